@@ -40,7 +40,9 @@ def main(options: Given) -> None:
 
 
 def run_named(name: str, words: list[str]) -> None:
-    """Runs a benchmark with its arguments as `python benchmarks/NAME.py` does; files of results record that command."""
+    """Runs the benchmark `name` with the arguments `words` as `python benchmarks/NAME.py` does; files of results record
+    that command.
+    """
     sys.argv = [str(ROOT / "benchmarks" / f"{name}.py"), *words]
     module = import_module(f"vdla.benchmarks.{name}")
     run_script(module.__doc__, module.OPTIONS, module.main)

@@ -51,7 +51,9 @@ NETWORKS: dict[str, tuple[Callable[[int], Any], Callable[[Any], Any], int]] = {
 
 
 def measure(name: str, images: int | None) -> dict[str, Any]:
-    """Accuracy figures of the network `name` on `images` held-out images (None: all), by name."""
+    """Trains and quantizes the network `name`; returns its figures of accuracy by name, on the first `images` held-out
+    images (None: all).
+    """
     build, seen, epochs = NETWORKS[name]
     train, train_labels, test, labels = digits()
     train, test, labels = seen(train), seen(test)[:images], labels[:images]

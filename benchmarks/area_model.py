@@ -88,9 +88,9 @@ def fitted(
     training: Sequence[Synthesized], head: Mapping[str, Any], scale: Scale
 ) -> tuple[CellModel, dict[str, Any]]:
     """Fits the area and clock model to the machines `training`. Returns (the model with its prediction intervals,
-    figures). The figures are the intervals and the mean errors of logic area and longest path by leave-one-out
+    figures). The figures are the intervals and the mean relative errors of logic area and longest path by leave-one-out
     cross-validation. There are two sets of errors: for the model alone, and for the model with XGBoost trees that
-    predict its residuals.
+    predict its residuals. `head`: the first line of the file of machines; `scale`: factors of memory macros' areas.
     """
     logic, path = fit.ratios_left_out(training, head, scale)
     trees = left_out_with_trees(training, logic, path)
@@ -114,7 +114,8 @@ def _with_intervals(
 ) -> CellModel:
     """The model fitted to all machines in `training`, with its prediction intervals. The intervals come from `logic`
     and `path`: the ratios true value / predicted value of logic area and of longest path, one for each training
-    machine. The prediction for a machine is by a model that was fitted to the other machines.
+    machine. The prediction for a machine is by a model that was fitted to the other machines. `head`, `scale`: as for
+    `fitted`.
     """
     return replace(
         fit.fit(training, head, scale),
@@ -124,8 +125,9 @@ def _with_intervals(
 
 
 def split_anew(training: Sequence[Synthesized], head: Mapping[str, Any], scale: Scale) -> dict[str, Any]:
-    """Mean error and coverage of the interval over random splits of the training machines: the model is fitted on a
-    part of each kind, and judged on the rest.
+    """Mean error and coverage of the interval, for area and clock, as means over SPLITS random splits of the training
+    machines: the model is fitted on a part of each kind, and judged on the rest. `head`: the first line of the file of
+    machines; `scale`: factors of memory macros.
     """
     kinds = [[row for row in training if row.draw in _below(draws)] for draws in KINDS.values()]
     found: list[dict[str, dict[str, float]]] = []
@@ -187,8 +189,8 @@ def _mean_error(ratios: Sequence[float]) -> float:
 
 
 def judged(model: CellModel, held: Sequence[Synthesized], scale: Scale) -> dict[str, Any]:
-    """Errors of the model, and coverage of its interval, on machines that were not used for any fit: over all of them,
-    by kind of machine, and for each machine.
+    """Relative errors of the model, and coverage of its interval, on the machines `held`, which were not used for any
+    fit: over all of them, by kind of machine, and for each machine. `scale`: factors of memory macros' areas.
     """
     machines = [_machine(model, row, scale) for row in held]
     kinds = {
@@ -239,8 +241,9 @@ def _machine(model: CellModel, row: Synthesized, scale: Scale) -> dict[str, Any]
 
 
 def beyond(training: Sequence[Synthesized], head: Mapping[str, Any], scale: Scale) -> dict[str, Any]:
-    """Errors of a model that was fitted to the smaller half of the training machines (by logic area), on the larger
-    half.
+    """Relative errors in logic area, and coverage of the interval, of a model that was fitted to the smaller half of
+    the training machines (by logic area), on the larger half. `head`: the first line of the file of machines; `scale`:
+    factors of memory macros.
     """
     rows = sorted(training, key=lambda row: row.logic)
     small, large = rows[: len(rows) // 2], rows[len(rows) // 2 :]
@@ -256,8 +259,8 @@ def beyond(training: Sequence[Synthesized], head: Mapping[str, Any], scale: Scal
 
 
 def shares(model: CellModel, config: Config) -> dict[str, Any]:
-    """The area and clock that the model predicts for a machine, and each unit's share of the area, in
-    descending order.
+    """The area and clock that the model predicts for the machine `config`, the memories' share of the area, and each
+    unit's share (0..1), the largest first.
     """
     found = model.predict(config)
     area = found.area
@@ -272,7 +275,7 @@ def shares(model: CellModel, config: Config) -> dict[str, Any]:
 
 def document(model: CellModel, head: Mapping[str, Any], training: Sequence[Synthesized]) -> dict[str, Any]:
     """The fitted model as the JSON object that `parse_cell_model` reads, with its provenance (command, library, draws
-    of the training machines).
+    of the training machines). `head`: the first line of the file of machines, which has the library's hash.
     """
     return {
         "written": provenance(),

@@ -22,7 +22,9 @@ from vdla.benchmarks.harness.results import ROOT, write_results
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One Python command, run in the root of the repository; it fails if its exit code is not 0."""
+    """A step called `name`: Python with the command line `arguments`, run in the root of the repository. It fails if
+    the exit code is not 0. `about`: one line of text on what it does.
+    """
 
     name: str
     about: str
@@ -46,7 +48,9 @@ OPTIONS = (
 
 
 def main(options: Given) -> int:
-    """Runs the steps whose names are given (or all), and prints the result of each."""
+    """Runs the steps whose names are given (or all), and prints the result of each; results of all steps are also
+    written to benchmarks/results. Returns the exit code: 1 if a step failed, else 0.
+    """
     rows = [_run(step) for step in STEPS if step.name in options.steps or not options.steps]
     if len(rows) == len(STEPS):
         write_results("campaign", {"steps": rows})

@@ -109,7 +109,7 @@ def draw(number: int) -> Config:
 
 
 def _attempt(rng: np.random.Generator, name: str) -> Config | None:
-    """A random machine; None if the drawn fields are invalid together, or if it is too large."""
+    """A random machine called `name`; None if the drawn fields are invalid together, or if it is too large."""
 
     def pick(*choices: int) -> int:
         return int(rng.choice(choices))
@@ -255,8 +255,9 @@ def _folding(config: Config, rng: np.random.Generator) -> Config | None:
 
 
 def order(count: int) -> list[int]:
-    """Numbers of draws (random machines) in the order of measuring: the first `count` draws of the general kind,
-    alternating between draws for fitting and held-out draws; then all draws of the special kinds.
+    """Numbers of draws (random machines) in the order of measuring: first `count` draws of the general kind,
+    alternating between draws for fitting and held-out draws (after the HELD_OUTS held-out ones: for fitting alone);
+    then all draws of the special kinds.
     """
     pairs = [number for i in range(HELD_OUTS) for number in (i, HELD_OUT + i)]
     small = [
@@ -274,15 +275,15 @@ def order(count: int) -> list[int]:
 
 
 def rtl_digest(verilog: str) -> str:
-    """A hash of all modules of the generated Verilog; equal hashes mean equal results of synthesis."""
+    """A hash (16 hexadecimal digits) of all modules of a Verilog text; equal hashes mean equal results of synthesis."""
     modules = split_modules(verilog)
     keys = sorted(canonical(module, modules).key for module in modules.values())
     return sha256("\n".join(keys).encode()).hexdigest()[:16]
 
 
 def measure(number: int, library: Liberty, report: Any) -> dict[str, Any]:
-    """Synthesizes machine `number`; returns its line of the results file as a JSON object. Areas are in square
-    micrometres.
+    """Synthesizes the random machine with the number `number` for `library`; returns its line of the results file as a
+    JSON object. Areas are in square micrometres. `report` is called with lines that tell the progress.
     """
     config = draw(number)
     verilog = generate_verilog(config)
@@ -306,8 +307,8 @@ def measure(number: int, library: Liberty, report: Any) -> dict[str, Any]:
 
 
 def _macros(design: CellDesign, kinds: Mapping[str, int]) -> list[list[int]]:
-    """The memories of one module, each as [number of instances, words, bits of a word, ports, 1 if reads
-    are clocked].
+    """The memories of one module, each as [number of instances, words, bits of a word, ports, 1 if reads are clocked].
+    `kinds`: number of instances in the module by name of the cell, macro or module.
     """
     return [
         [count, macro.words, macro.width, macro.reads + macro.writes, int(macro.clocked)]
@@ -356,8 +357,9 @@ def main(options: Given) -> None:
 
 
 def _known(path: Path, head: dict[str, Any]) -> dict[int, dict[str, Any]]:
-    """The valid rows of the results file at `path`, by number of the draw (random machine). A row is valid if it was
-    synthesized with the same library, and if drawing its number now gives the same machine with the same RTL.
+    """The valid rows of the results file at `path`, by number of the draw (random machine); none if there is no file. A
+    row is valid if it was synthesized with the library in `head`, the first line of a new file, and if drawing its
+    number now gives the same machine with the same RTL.
     """
     if not path.exists():
         return {}

@@ -69,8 +69,9 @@ for _ in sys.stdin:
         network.run(feeds)
     print(json.dumps((time.thread_time() - begin) / count), flush=True)
 """
-"""Program of a process: compiles the network, writes its outputs, then runs it once for each line that it reads; prints
-the user CPU seconds from its start to the compiled network, then the seconds of each run.
+"""Program of a process: compiles the network, writes its outputs, then runs it for each line that it reads, as often as
+fills ROUND_SECONDS; prints the user CPU seconds from its start to the compiled network, then for each line the mean
+seconds of a run.
 """
 
 Network = tuple[onnx.ModelProto, Mapping[str, np.ndarray]]
@@ -102,7 +103,7 @@ CASES: Mapping[str, Callable[[], Network]] = {
 
 
 class Worker:
-    """A process that compiles a network with one checkout and runs it when asked."""
+    """A process that compiles a network with one checkout and runs it when asked. `results`: file with its outputs."""
 
     def __init__(self, python: str, folder: Path, name: str) -> None:
         self.results = folder / f"{name}.npz"
@@ -121,8 +122,8 @@ class Worker:
         )
 
     def read(self) -> float:
-        """The next line of the process as a number: CPU seconds until the network was compiled, or the seconds of one
-        run.
+        """Waits for the next line of the process and returns it as a number: first the CPU seconds until the network
+        was compiled, later the mean seconds of a run. Ends the benchmark if the process has ended.
         """
         assert self._process.stdout is not None
         text = self._process.stdout.readline()
@@ -131,7 +132,7 @@ class Worker:
         return json.loads(text)
 
     def run(self) -> float:
-        """Makes the process run its network once; returns the seconds."""
+        """Makes the process run its network for about ROUND_SECONDS, at least once; returns a run's mean seconds."""
         assert self._process.stdin is not None
         self._process.stdin.write("\n")
         self._process.stdin.flush()

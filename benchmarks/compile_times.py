@@ -56,7 +56,10 @@ print(json.dumps({"compile_seconds": time.perf_counter() - started}))
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """Wall-clock and processor seconds of one process, and the seconds of compilation in it."""
+    """Wall-clock and processor seconds of one process, and the wall-clock seconds of compilation in it
+    (`within_seconds`). `model`: name of the ONNX file without its ending; `target`: what it is compiled for; `state`:
+    state of the cache.
+    """
 
     model: str
     target: str
@@ -106,7 +109,9 @@ def main(options: Given) -> None:
 
 
 def keep_bytecode() -> None:
-    """Allows Python to write the bytecode of the package's sources, as it does by default."""
+    """Allows Python to write the bytecode of the package's sources, as it does by default, and makes it write it:
+    imports the package in another process.
+    """
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     modules = (
         "codesign.cli.commands",
@@ -120,8 +125,8 @@ def keep_bytecode() -> None:
 
 
 def measured(path: Path, targets: Sequence[str], rounds: int) -> list[Row]:
-    """The measured rows of a model, each the median over the rounds: one for each target and state of the cache (empty,
-    with kernels, with the network), and one for ONNX Runtime.
+    """The measured rows of the model at `path`, each the median over the rounds: one for each of `targets` and state of
+    the cache (empty, with kernels, with the network), and one for ONNX Runtime if it is installed.
     """
     found: dict[tuple[str, str], list[Row]] = {}
     for _ in range(rounds):
@@ -160,8 +165,9 @@ def states(path: Path, target: str) -> list[Row]:
 
 
 def timed(command: Sequence[str], path: Path, target: str, state: str, environment: dict[str, str]) -> Row:
-    """Runs `command` in a new process with the given environment variables, and returns its wall-clock and CPU seconds
-    as a row. The process must print a JSON object with its `compile_seconds`.
+    """Runs `command` in a new process with the additional variables `environment`, and returns its wall-clock and CPU
+    seconds as a row for the model at `path`, `target` and `state`. The process must print a JSON object with its
+    `compile_seconds`. Ends the benchmark if the process fails or takes longer than TIMEOUT.
     """
     before, started = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
     try:

@@ -62,8 +62,8 @@ SKETCHES = ("dense 256", "conv2d C6", "matmul 4 x 128, transposed", "sum of 64 x
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subject:
-    """A space of candidate schedules, with functions that compute the features of a candidate (`read`) and measure its
-    cost (inf: failed).
+    """A space of candidate schedules, with functions that compute the features of a candidate's program (`read`) and
+    measure its cost (`measure`; inf: failed). Both take a candidate as a mapping from choices to their values.
     """
 
     space: Space
@@ -182,7 +182,9 @@ def sketch(name: str) -> Subject:
 
 
 def collect(subject: Subject, points: int, seed: int) -> Data:
-    """Measures `points` random legal candidates of a space; of candidates with equal programs only one is measured."""
+    """Measures `points` random legal candidates of the space of `subject`, drawn with `seed`; of candidates with equal
+    programs only one is measured, so there may be fewer. Returns their features and costs.
+    """
     space, rng = subject.space, np.random.default_rng(seed)
     drawn = space.sample(rng, 2 * points)
     _, first = np.unique(examine(space, drawn).programs, return_index=True)
@@ -204,15 +206,15 @@ def collect(subject: Subject, points: int, seed: int) -> Data:
 
 
 def spearman(scores: np.ndarray, costs: np.ndarray) -> float:
-    """Spearman's rank correlation of scores and costs; a high score stands for a low cost."""
+    """Spearman's rank correlation of -`scores` and `costs`: 1 if the highest score has the lowest cost, and so on."""
     first, second = (np.argsort(np.argsort(values)) for values in (-scores, costs))
     return float(np.corrcoef(first, second)[0, 1])
 
 
 def quality(data: Data, samples: int, splits: int, seed: int) -> dict[str, dict[str, float]]:
     """For each of MODELS, means over `splits` random splits of the data: `rank`, Spearman's correlation of scores and
-    costs; `top`, the best cost among the BEST points with the highest scores, over the least cost. Each model is
-    trained on `samples` points; all models get the same splits.
+    costs (`spearman`); `top`, the best cost among the BEST points with the highest scores, over the least cost. Each
+    model is trained on `samples` points and judged on all others; all models get the same splits, drawn with `seed`.
     """
     found: dict[str, list[tuple[float, float]]] = {name: [] for name in MODELS}
     for split in range(splits):
@@ -234,7 +236,7 @@ def quality(data: Data, samples: int, splits: int, seed: int) -> dict[str, dict[
 
 def cached(folder: Path | None, name: str, collected: Callable[[], Data]) -> Data:
     """The measurements of the space `name`, read from its file in `folder`; if the file is missing, `collected` makes
-    them and they are written to it.
+    them and they are written to it. If `folder` is None, `collected` makes them and no file is written.
     """
     if folder is None:
         return collected()

@@ -94,8 +94,8 @@ def measure(name: str, rounds: int) -> dict[str, object]:
 
 
 def measure_files(paths: Sequence[Path], rounds: int, *, write: bool) -> Iterator[dict[str, Any]]:
-    """Measures the networks in ONNX files; yields the row of each as soon as it is measured. With `write`, all rows are
-    written to benchmarks/results at the end.
+    """Measures the networks in the ONNX files `paths`, each in `rounds` rounds; yields the row of each as soon as it is
+    measured. With `write`, all rows are written to benchmarks/results at the end.
     """
     rows: list[OutsideRow] = []
     for path in paths:

@@ -63,8 +63,8 @@ def machines() -> list[Config]:
 
 
 def one_round(network: Network, *, keep: bool) -> dict[str, float]:
-    """Mean seconds to compile, to simulate and to evaluate one machine, over all machines, and designs per second.
-    `keep`: machines share the caches of kernels.
+    """Mean CPU seconds to compile `network` for one machine, to simulate it and to evaluate the machine, over all
+    machines, and designs per second of evaluation. `keep`: machines share the caches of kernels.
     """
     compiling, simulating, evaluating = [], [], []
     both = (ScheduleCache(), ScheduleCache())
@@ -93,7 +93,7 @@ def one_round(network: Network, *, keep: bool) -> dict[str, float]:
 
 
 def measure(rounds: int) -> dict[str, object]:
-    """Runs all rounds of the benchmark; returns its figures by name."""
+    """Runs all rounds of the benchmark; returns its figures by name, each the median over the `rounds` rounds."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "resnet18.onnx"
         models.write(path, "resnet18")

@@ -32,12 +32,12 @@ SHOWN = ("mlp", "gpt2_decode", "mobilenet", "mobilenet_v2", "resnet18")
 
 
 def _pieces(config: Config, size: int) -> Config:
-    """`config` with pieces of `size` bytes."""
+    """The machine `config` with `size` consecutive bytes in one DRAM channel before the next channel."""
     return config.with_memory(replace(config.memory, channel_bytes=size))
 
 
 def measure(name: str) -> dict[str, Any]:
-    """The figures of a network."""
+    """The figures, by name, of the network `name` of NETWORKS."""
     network = NETWORKS[name]
     model, _ = network.model()
     machines = {

@@ -47,8 +47,8 @@ Arrays = dict[str, np.ndarray]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Network:
-    """A network of this benchmark. `model()` returns the ONNX file and a function of the compiled network that returns
-    its inputs; `extensions`: those that the machine needs.
+    """A network of this benchmark. `model()` returns the bytes of the ONNX file, and a function that returns inputs for
+    a compiled network; `extensions`: the extensions that the machine needs.
     """
 
     model: Callable[[], tuple[bytes, Callable[[Compiled], Arrays]]]

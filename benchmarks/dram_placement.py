@@ -52,16 +52,17 @@ measures both.
 
 
 def machine(extensions: Sequence[str], width: int, **fields: Any) -> Config:
-    """The machine `vta` with these extensions and a DRAM: the chip that transfers `width` bytes in a cycle. `fields`:
-    further fields of the machine's memory.
+    """The machine `vta` with these extensions and a DRAM: the chip of PARTS that transfers `width` bytes in a cycle.
+    `fields`: further fields of `Memory`, such as channels.
     """
     memory = Memory(kind="dram", part=PARTS[width], bus_bytes=width, **fields)
     return replace(vta_with(extensions), memory=memory)
 
 
 def unplaced(config: Config, model: bytes) -> Program:
-    """The program for `config` that the compiler would make for a memory of fixed latencies, without regard to the rows
-    and banks of the DRAM. The fixed latencies are those of an access that must open a row.
+    """The program that the compiler would make for `config`, a machine with a DRAM, and the ONNX file with the bytes
+    `model`, if the memory had fixed latencies: without regard to rows and banks of the DRAM. The fixed latencies are
+    those of an access that must open a row.
     """
     fixed = replace(config, memory=Memory(bus_bytes=config.memory.bus_bytes))
     legalized = legalize(accelerator_graph(model, fixed), fixed)
@@ -71,14 +72,14 @@ def unplaced(config: Config, model: bytes) -> Program:
 
 
 def timed(config: Config, program: Program) -> SimulationResult:
-    """A program on the machine `config`, timing alone."""
+    """Simulates `program` on the machine `config`: its timing, without data; returns the result."""
     return simulate(config, program.instructions, program.image, data=False)
 
 
 def bus_share(layers: Sequence[LayerAccount], cycles: Sequence[float], bus_bytes: int) -> float | None:
-    """The share of the bus's peak rate that is used while the layers limited by the bus run (layers whose roofline is
-    that of memory traffic, not of computation), if each of `layers` takes as many of `cycles`. None if no layer is
-    limited by the bus.
+    """The share (0..1) of the bus's peak rate, `bus_bytes` a cycle, that is used while the layers limited by the bus
+    run (layers whose roofline is that of memory traffic, not of computation). `cycles`: the number of cycles of each of
+    `layers`. None if no layer is limited by the bus.
     """
     bound = [
         (layer.dram_bytes, count)
@@ -112,14 +113,16 @@ def least_layer_cycles(
 
 
 def least_cycles(config: Config, beats: float) -> float:
-    """Cycles of a single stream of `beats` bus words that only waits for rows and refreshes."""
+    """Cycles that a single stream of `beats` bus words takes on the DRAM of `config` if it only waits for changes of
+    the row and for refreshes.
+    """
     numbers = controller_of(config)
     each = 1 + ROW_CHANGE / (1 << numbers.column_bits)
     return beats * each / (1 - REFRESH / numbers.t_refi)
 
 
 def counts(result: SimulationResult) -> dict[str, Any]:
-    """The counts of the DRAM in a run."""
+    """The DRAM's counts in the simulated run `result`: rows opened, refreshes, turnarounds and beats, by name."""
     assert result.dram is not None
     return {
         "opened": result.dram.opened,

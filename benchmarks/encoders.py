@@ -42,7 +42,9 @@ ATTENTION = ("Products", "Rows", "Table")
 
 
 def quantized(sizes: BertSizes, sequence: int, folder: Path) -> Path:
-    """Writes the encoder to `folder` and quantizes it; returns the path of the quantized file."""
+    """Writes the encoder with these sizes, for `sequence` tokens, to `folder` and quantizes it; returns the path of the
+    quantized file.
+    """
     plain, out = (folder / f"{name}.onnx" for name in ("plain", "quantized"))
     plain.write_bytes(bert_encoder(0, 1, sequence, sizes).SerializeToString())
     rng = np.random.default_rng(SEED)
@@ -51,7 +53,7 @@ def quantized(sizes: BertSizes, sequence: int, folder: Path) -> Path:
 
 
 def embeddings(rng: np.random.Generator, sequence: int, width: int) -> dict[str, np.ndarray]:
-    """Random inputs with a normal distribution, in place of embeddings."""
+    """Random inputs with a normal distribution, in place of embeddings: float32 (1, `sequence`, `width`) by name."""
     return {"embeddings": rng.standard_normal((1, sequence, width), dtype=np.float32)}
 
 
@@ -70,7 +72,7 @@ def attention_alone(rows: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]
 
 
 def utilization(rows: Iterable[Mapping[str, Any]]) -> float:
-    """The roofline cycles of layers divided by their cycles."""
+    """The sum of the roofline cycles of the layers `rows`, divided by the sum of their cycles."""
     rows = list(rows)
     return sum(row["roofline"] for row in rows) / sum(row["cycles"] for row in rows)
 
@@ -78,7 +80,9 @@ def utilization(rows: Iterable[Mapping[str, Any]]) -> float:
 def layers_and_run(
     compiled: Compiled, arrays: Mapping[str, np.ndarray]
 ) -> tuple[list[dict[str, Any]], RunResult]:
-    """Runs a compiled network. Returns (name, operator, cycles and roofline of each layer; the result of the run)."""
+    """Runs a compiled network on the inputs `arrays`. Returns (rows with name, operator, cycles and roofline cycles of
+    each layer; the result of the run).
+    """
     result = run(compiled, arrays)
     bounds = layer_boundaries(compiled.program, result.simulation.end, result.simulation.cycles)
     rows = [
@@ -128,7 +132,9 @@ def measure(sizes: BertSizes, sequence: int, chain: int) -> dict[str, Any]:
 
 
 def table(figures: dict[str, Any]) -> Iterator[str]:
-    """Lines of text: one for each layer, then one for each figure of the whole encoder."""
+    """Yields lines of text for `figures`, as from `measure`: one for each layer, then one for each figure of the whole
+    encoder.
+    """
     for row in figures["rows"]:
         part = f"{row['roofline'] / row['cycles']:.2f}" if row["roofline"] and row["cycles"] else ""
         yield f"{row['operator']:12}{row['layer']:44}{row['cycles']:>10,} {part}"

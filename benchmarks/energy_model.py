@@ -85,8 +85,9 @@ def gather(
     by the machine's name). `wanted`: for each machine, the seeds of its programs. `prepared`: a function that makes the
     replay of a machine from its name.
 
-    Rows and facts that the file at `path` has are read from it; others are measured and appended to it. The result also
-    includes the file's rows of these machines whose seeds are in FITTED.
+    Rows and facts that the file at `path` has are read from it; others are measured and appended to it (`path` None: no
+    file). A program that cannot be replayed is reported and left out. The result also includes the file's rows of these
+    machines whose seeds are in FITTED.
     """
     text = path.read_text(encoding="utf-8") if path is not None and path.exists() else ""
     have = [json.loads(line) for line in text.splitlines()]
@@ -171,8 +172,8 @@ def _mean(values: Iterable[float]) -> float:
 
 def _figures(found: Sequence[fit.Judged], spread: Spread) -> dict[str, Any]:
     """Errors of the predicted energy of the programs `found`: mean relative error of each part of the energy and of the
-    total, the share of programs inside the predicted interval, and each part's share of the total. All figures are for
-    all machines together; "machines" has them for each machine.
+    total, the share of programs inside the predicted interval, which `spread` determines, and each part's share of the
+    total. These figures are for all machines together; "machines" has errors and programs inside for each machine.
     """
 
     def errors(own: Sequence[fit.Judged], name: str) -> float:
@@ -228,8 +229,8 @@ def _program(one: fit.Judged, spread: Spread) -> dict[str, Any]:
 
 
 def _by_part(rows: Rows, costs: fit.Costs, known: Mapping[str, Config]) -> dict[str, float]:
-    """Mean errors of the energy of changing data in each part of a machine, relative to the program's whole energy of
-    changing data.
+    """Mean errors of the energy of changing data that the model `costs` predicts for the programs `rows`, for each part
+    of a machine, relative to the program's whole energy of changing data. `known`: the machines by name.
     """
     return {
         part: _mean(
@@ -242,8 +243,9 @@ def _by_part(rows: Rows, costs: fit.Costs, known: Mapping[str, Config]) -> dict[
 
 
 def _constant(fitted: Rows, judged: Rows, known: Mapping[str, Config]) -> float:
-    """Mean error of the energy of changing data, predicted by a model that ignores which bits change: all operations of
-    a kind cost the same.
+    """Mean relative error, over the programs `judged`, of the energy of changing data, predicted by a model that is
+    fitted to the programs `fitted` and ignores which bits change: all operations of a kind cost the same. `known`: the
+    machines by name.
     """
 
     def without(row: dict[str, Any]) -> dict[str, Any]:

@@ -40,8 +40,8 @@ LONGEST = 7200.0
 
 
 def measure(folder: Path, designs: int, workers: int, strategy: str) -> dict[str, Any]:
-    """Runs `vdla explore` for `designs` designs with files in `folder`; returns all figures of the benchmark
-    by name.
+    """Runs `vdla explore` for `designs` designs with `workers` processes and the search `strategy`; returns all figures
+    of the benchmark by name. Files are in `folder`, which must not have a study yet.
     """
     for name in NETWORKS:
         models.write(folder / f"{name}.onnx", name)

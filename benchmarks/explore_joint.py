@@ -63,13 +63,15 @@ GAINS = (4, 16, 64)
 
 
 def milliseconds(figures: Figures, network: Network) -> float:
-    """Milliseconds of one run of `network` at the predicted clock."""
+    """Milliseconds of one run of `network` at the predicted clock, both from a machine's `figures`."""
     assert figures.clock_mhz is not None
     return figures.networks[network.name].cycles / figures.clock_mhz / 1e3
 
 
 def described(machine: Config, figures: Figures, network: Network) -> dict[str, Any]:
-    """The fields of a machine, and its cycles, clock and area, as a JSON object."""
+    """The fields of `machine`, and from its `figures` the milliseconds and cycles of `network`, area and clock, as a
+    JSON object.
+    """
     run = figures.networks[network.name]
     return {
         "machine": {name: getattr(machine, name) for name in (*list(FIELDS)[1:-1],)},
@@ -90,13 +92,17 @@ def as_in_a_space(machine: Config) -> Config:
 
 
 def best(explored: vdla.Explored) -> Design:
-    """The design with the least latency among those that meet the constraints."""
+    """The design with the least latency among the designs of a search that meet the constraints. ValueError if none
+    does.
+    """
     feasible = [design for design in explored.exploration.designs if design.feasible]
     return min(feasible, key=lambda design: (design.objectives or (0.0,))[0])
 
 
 def gains(network: Network) -> list[dict[str, Any]]:
-    """Speedups from tuning on `vta` with smaller scratchpads, one row for each set of scratchpads."""
+    """Speedups of `network` from tuning on `vta` with other scratchpads: a row for each triple of SCRATCHPADS, with the
+    speedup and the CPU seconds for each number of trials of GAINS.
+    """
     found = []
     for inputs, weights, sums in SCRATCHPADS:
         machine = as_in_a_space(
@@ -124,7 +130,9 @@ def gains(network: Network) -> list[dict[str, Any]]:
 
 
 def measure(folder: Path, seeds: int, designs: int, workers: int) -> dict[str, Any]:
-    """Runs all searches and measurements of the benchmark, with records in `folder`; returns its figures by name."""
+    """Runs all searches and measurements of the benchmark, with records in `folder`; returns its figures by name. Both
+    searches run with each of the seeds 0 to `seeds` - 1, for `designs` machines each, in `workers` processes.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     model = folder / "resnet18.onnx"
     models.write(model, "resnet18")

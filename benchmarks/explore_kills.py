@@ -65,8 +65,8 @@ class Whole:
 
 
 def command(folder: Path, study: Path, strategy: str, workers: int) -> list[str]:
-    """The command line of `vdla explore` for the space in `folder` and the output folder `study`, as a user would type
-    it.
+    """The command line of `vdla explore` with the search `strategy` and that number of `workers`, as a user would type
+    it, for the space and the networks in `folder` and the output folder `study`.
     """
     networks = [word for name in NETWORKS for word in ("--network", str(folder / f"{name}.onnx"))]
     options = {"--budget": BUDGET, "--batch": BATCH, "--strategy": strategy, "--workers": workers}
@@ -78,14 +78,14 @@ def command(folder: Path, study: Path, strategy: str, workers: int) -> list[str]
 
 
 def started(words: list[str]) -> subprocess.Popen[bytes]:
-    """Starts a command as the leader of a process group of its own."""
+    """Starts the command `words` as the leader of a process group of its own; its output is dropped."""
     return subprocess.Popen(
         words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
     )
 
 
 def ended(words: list[str]) -> dict[str, Any]:
-    """Runs a command to its end. Returns the JSON document that it prints."""
+    """Runs the command `words` to its end. Returns the JSON document that it prints; ends the benchmark if it fails."""
     done = subprocess.run(words, capture_output=True, timeout=LONGEST, check=False)
     if done.returncode:
         raise SystemExit(f"{' '.join(words)}: ended with {done.returncode}\n{done.stderr.decode()}")
@@ -93,15 +93,17 @@ def ended(words: list[str]) -> dict[str, Any]:
 
 
 def study_files(study: Path) -> tuple[bytes, bytes, dict[str, bytes]]:
-    """The files that an exploration has left in its folder: records, table of designs, and the machines of the Pareto
-    front by file name.
+    """The contents of files that an exploration has left in its folder `study`: records, table of designs, and the
+    machines of the Pareto front by file name.
     """
     front = {path.name: path.read_bytes() for path in (study / "front").glob("*.toml")}
     return (study / "records.jsonl").read_bytes(), (study / "designs.csv").read_bytes(), front
 
 
 def uninterrupted(words: list[str], study: Path) -> Whole:
-    """Runs an exploration without killing it; returns its files, and the seconds of its phases."""
+    """Runs the exploration `words`, which writes to the folder `study`, without killing it; returns its files, and the
+    seconds of its phases.
+    """
     begin, first, last, bytes_seen = time.monotonic(), 0.0, 0.0, 0
     process = started(words)
     while process.poll() is None:
@@ -119,7 +121,7 @@ def uninterrupted(words: list[str], study: Path) -> Whole:
 
 
 def searched(records: bytes) -> int:
-    """Number of complete records of designs that the search chose.
+    """Number of complete records of designs that the search chose in `records`, the bytes of records.jsonl.
 
     Records of later steps, in which designs of the front are tuned further, have another key and do not count.
     """
@@ -128,8 +130,9 @@ def searched(records: bytes) -> int:
 
 
 def killed(words: list[str], study: Path, whole: Whole, random: Random) -> str:
-    """Starts the command and kills its process group at a random moment. Returns the phase of the exploration (one of
-    PARTS) that was running then.
+    """Starts the exploration `words`, which writes to the folder `study`, and kills its process group at a random
+    moment. Returns the phase of the exploration (one of PARTS) that was running then. `whole`: the same exploration
+    undisturbed.
 
     If the exploration ends before that moment, it is started again from the beginning, with an earlier moment.
     """

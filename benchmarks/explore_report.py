@@ -88,8 +88,9 @@ def measure(folder: Path, designs: int) -> dict[str, Any]:
 
 
 def in_browser(page: Path, front: list[int]) -> dict[str, Any]:
-    """Loads the report page several times in a headless browser. Returns the milliseconds until the page is usable, and
-    the milliseconds to show a design after it is chosen. `front`: numbers of the designs to choose.
+    """Loads the report page LOADS times in a headless browser. Returns the milliseconds until the page is usable, and
+    the milliseconds to show a design after it is chosen, each as median and least. `front`: numbers of designs, of
+    which each load chooses one.
     """
     from playwright.sync_api import sync_playwright
 

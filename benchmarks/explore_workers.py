@@ -80,8 +80,9 @@ def study(
     strategy: str = "random",
     batch: int = BATCH,
 ) -> Study:
-    """An exploration whose evaluations run at `place` (a dask scheduler, or processes of this computer). With equal
-    arguments it evaluates the same designs at every place.
+    """An exploration of SPACE for `networks`, not yet started, that evaluates `designs` designs in batches of `batch`
+    by the search `strategy` with `seed`. Evaluations run at `place` (a dask scheduler, or processes of this computer);
+    with equal other arguments the same designs are evaluated at every place.
     """
     return Study(
         space=space_of(SPACE),
@@ -97,7 +98,9 @@ def study(
 
 
 def seconds(searched: Study) -> tuple[float, list[Config]]:
-    """Wall-clock seconds of an exploration, and the machines that it evaluated."""
+    """Runs an exploration; returns its wall-clock seconds, and the machines that it evaluated. Ends the benchmark if
+    the exploration was interrupted.
+    """
     before = time.monotonic()
     found = explore(searched)
     if found.interrupted:
@@ -106,9 +109,9 @@ def seconds(searched: Study) -> tuple[float, list[Config]]:
 
 
 def known(designs: int, rounds: int) -> dict[str, Any]:
-    """Explores with evaluations of known duration, for each search of SEARCHES on each number of workers in
-    KNOWN_WORKERS. Returns, by the search's name, the duration of all its evaluations and, for each number of workers,
-    the wall time and the speed relative to the first number.
+    """Explores `designs` designs with evaluations of known duration, for each search of SEARCHES on each number of
+    workers in KNOWN_WORKERS, `rounds` times. Returns, by the search's name, the sum of the durations of its evaluations
+    and, for each number of workers, the median wall time and the speed relative to the first number; all in seconds.
     """
     rows = dict[str, Any]()
     with (
@@ -142,8 +145,8 @@ def known(designs: int, rounds: int) -> dict[str, Any]:
 
 
 def real(designs: int, rounds: int) -> dict[str, Any]:
-    """Speed (designs a second) on two dask workers relative to one, and in two processes of this computer relative to
-    one.
+    """Measures explorations of `designs` designs. Returns, by name, the speed on two dask workers relative to one, and
+    in two processes of this computer relative to one, as medians over `rounds` rounds and by round; and wall seconds.
     """
     with contextlib.ExitStack() as stack, tempfile.TemporaryDirectory() as folder:
         networks = shipped(Path(folder), ("resnet18", "mobilenet"))

@@ -95,8 +95,8 @@ def calibration(inputs: Sequence[str], arrays: Sequence[np.ndarray]) -> list[dic
 
 
 def measure(path: Path, config: str) -> dict[str, Any]:
-    """Runs one quantized network by `vdla run` in a new process; returns its row: exit status, and the command's
-    verdict on the outputs.
+    """Runs the quantized network at `path` by `vdla run` for the machine named `config` in a new process; returns its
+    row: exit status, and the command's verdict on the outputs. The process is killed after LIMIT seconds.
     """
     program = "from vdla.codesign.cli.main import main; main()"
     command = [sys.executable, "-c", program, "run", str(path), "--target", "vdla,llvm"]
@@ -177,7 +177,9 @@ def is_whole(model: onnx.ModelProto, partition: Partition) -> bool:
 
 
 def count_whole(options: Given, names: Sequence[str]) -> int:
-    """Prints a row for each network of the action `whole`; returns the exit status."""
+    """Prints a row for each of the networks `names` for the action `whole`, and writes the rows if the options say so.
+    Returns the exit status: 1 if `names` are all networks and fewer than LEAST_WHOLE are whole, else 0.
+    """
     rows: list[dict[str, Any]] = []
     config = load_config(options.config)
     for name in names:
@@ -196,7 +198,7 @@ def count_whole(options: Given, names: Sequence[str]) -> int:
 
 
 def quantized_file(folder: Path, name: str) -> Path:
-    """The path of a network's quantized file in `folder`. Raises UserError if it is missing."""
+    """The path of the quantized file of the network `name` in `folder`. Raises UserError if it is missing."""
     path = folder / f"{name}.u8s8.onnx"
     if not path.exists():
         raise UserError(

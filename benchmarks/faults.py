@@ -35,7 +35,7 @@ Rows = dict[str, dict[str, Any]]
 
 def main(options: Given) -> int:
     """Injects each selected fault into a copy of the sources and co-simulates. Prints a line for each fault as soon as
-    it is judged (caught or not), then a summary.
+    it is judged (caught or not), then a summary. Returns the exit code: 1 if a fault was not caught, else 0.
     """
     rows = kept_rows() if options.update else {}
     for fault in FAULTS:
@@ -61,7 +61,9 @@ def main(options: Given) -> int:
 
 
 def described(fault: Fault) -> dict[str, Any]:
-    """The part of a fault's row that says what was tried: a verdict holds for this fault alone."""
+    """The part of a fault's row that says what was tried. If the table changes one of these fields, the fault's verdict
+    in the file of results no longer counts.
+    """
     return {
         "name": fault.name,
         "file": f"{fault.package}/{fault.file}",

@@ -53,8 +53,9 @@ def main(options: Given) -> None:
 
 
 def compared(config: Config, library: Liberty) -> dict[str, Any]:
-    """Logic area (square micrometres), number of flip-flops and longest path (ns) of a machine: synthesized flattened,
-    synthesized module by module, and predicted by the model.
+    """Logic area (square micrometres), number of flip-flops and longest path (ns) of the machine `config` in cells of
+    `library`: synthesized flattened ("flattened"), synthesized module by module ("by_module"), and predicted by the
+    model ("model", without flip-flops).
     """
     verilog = generate_verilog(config)
     by_module = _figures(map_verilog(verilog, library, top=TOP, report=_quiet))

@@ -72,7 +72,7 @@ def seconds(call: Callable[[], object], clock: Callable[[], float] = thread_time
 
 @contextmanager
 def empty_cache(folder: Path) -> Iterator[None]:
-    """A context in which this user's cache is a new, empty folder."""
+    """A context in which this user's cache is the folder "cache" in `folder`; `folder` must not have it before."""
     before = os.environ.get(CACHE)
     os.environ[CACHE] = str(folder / "cache")
     try:

@@ -61,7 +61,9 @@ class Chain:
         return self.constant(self.rng.standard_normal(shape) * deviation)
 
     def add(self, operator: str, *others: str, of: str | None = None, **attributes: Any) -> str:
-        """Adds a node that reads `of` (None: the last tensor) and `others`; returns its output."""
+        """Adds a node of the ONNX operator `operator` that reads the tensor named `of` (None: the last tensor) and then
+        `others`; returns the name of its output.
+        """
         output = f"t{len(self.nodes)}"
         inputs = [self.last if of is None else of, *others]
         self.nodes.append(helper.make_node(operator, inputs, [output], **attributes))
@@ -110,7 +112,7 @@ def depthwise_bn_relu() -> onnx.ModelProto:
 
 
 def rnn_cell(hidden: int = 128) -> onnx.ModelProto:
-    """A model of an RNN cell: tanh(W x + U h + b)."""
+    """A model of an RNN cell: tanh(W x + U h + b), where x, h and b have `hidden` elements."""
     chain = Chain({"x": (1, hidden), "h": (1, hidden)})
     new = chain.add("MatMul", chain.random(hidden, hidden, deviation=0.1))
     chain.add("MatMul", chain.random(hidden, hidden, deviation=0.1), of="h")
@@ -121,7 +123,9 @@ def rnn_cell(hidden: int = 128) -> onnx.ModelProto:
 
 
 def lstm_cell(hidden: int = 128) -> onnx.ModelProto:
-    """A model of an LSTM cell: gates i, f, g, o of W x + U h + b; c' = f c + i g, h' = o tanh(c')."""
+    """A model of an LSTM cell: gates i, f, g, o of W x + U h + b; c' = f c + i g, h' = o tanh(c'). All vectors x, h, c
+    have `hidden` elements.
+    """
     chain = Chain({"x": (1, hidden), "h": (1, hidden), "c": (1, hidden)})
     new = chain.add("MatMul", chain.random(hidden, 4 * hidden, deviation=0.1))
     chain.add("MatMul", chain.random(hidden, 4 * hidden, deviation=0.1), of="h")
@@ -244,7 +248,7 @@ NETWORKS = ("resnet18", "mobilenet", "dqn", "dcgan", "language_model")
 
 
 def computes(launch: Launch) -> bool:
-    """Whether a kernel computes something, rather than only changing the layout."""
+    """Whether the kernel that `launch` starts computes something, rather than only changing the layout."""
     return launch.operator != "Relayout"
 
 

@@ -63,7 +63,7 @@ OPTIONS = (
 
 
 def main(options: Given) -> int:
-    """Runs the fuzzing cases of the chosen kinds, one kind after the other; returns the exit code."""
+    """Runs the fuzzing cases of the chosen kinds, one after the other; returns the exit code, 1 if a case failed."""
     failed = 0
     for kind in options.kinds:
         if options.case is None:
@@ -85,8 +85,8 @@ def main(options: Given) -> int:
 
 
 def measure(kind: str, seed: int, indices: range, workers: int, *, show: bool) -> dict[str, Any]:
-    """Runs the fuzzing cases `indices` of one kind; returns the number of cases by verdict, and the failures, which are
-    also printed. `show`: prints verdict and detail of all other cases, too.
+    """Runs the fuzzing cases `indices` of one kind in up to `workers` processes; returns the number of cases by
+    verdict, and the failures, which are also printed. `show`: prints verdict and detail of all other cases, too.
     """
     started = time.monotonic()
     failures: list[dict[str, Any]] = []
@@ -128,7 +128,8 @@ def measure(kind: str, seed: int, indices: range, workers: int, *, show: bool) -
 
 def _refusals(operators: dict[str, list[int]]) -> str:
     """A text for the kinds of cases that draw random graphs: the number of operators that occurred and, for each
-    operator, the share of the graphs with this operator that were rejected because of it.
+    operator that was ever rejected, the share of the graphs with it that were rejected because of it. `operators`: by
+    name, [number of graphs with the operator, number of these that were rejected because of it].
     """
     least = min(operators, key=lambda name: operators[name][0])
     lines = [f"  {len(operators)} operators, {least} the fewest times: {operators[least][0]}"]

@@ -154,7 +154,9 @@ INTEGERS = (
     (32, 2048, 1, 1000, 1, 1, 1, 1),
     (8, 256, 14, 256, 1, 1, 1, 1),
 )
-"""Measured convolutions of integers, like `CONVOLUTIONS`."""
+"""Measured convolutions of integers with SAME padding: (batch, channels, height and width, filters, kernel, stride,
+dilation, groups).
+"""
 TRANSPOSED = (
     (14, 128, 64, 4, 2),
     (28, 64, 32, 2, 2),
@@ -228,7 +230,7 @@ LEAST_SECONDS = 2e-3
 
 
 def _window(kernel: int, stride: int, dilation: int) -> Window:
-    """A square window with pads that keep the image's size, for a stride of 1."""
+    """A window of `kernel` x `kernel` with equal pads on all sides, which for a stride of 1 keep the image's size."""
     pad = (kernel - 1) * dilation // 2
     return Window(
         kernel=(kernel, kernel),
@@ -241,7 +243,9 @@ def _window(kernel: int, stride: int, dilation: int) -> Window:
 def _depthwise(
     channels: int, size: int, kernel: int, stride: int, dilation: int, kind: str, lanes: int
 ) -> Program:
-    """The program of a depthwise convolution on blocks of `lanes` channels."""
+    """The program of a depthwise convolution of images of `size` x `size` on blocks of `lanes` channels; `kind`: the
+    element type, "float" or "int8".
+    """
     window = _window(kernel, stride, dilation)
     shape = Convolution(
         batch=1, channels=channels, filters=channels, groups=channels, height=size, width=size, window=window
@@ -273,8 +277,8 @@ def _convolution(sizes: Sequence[int], kind: str, lanes: int) -> Program:
 
 
 def _transposed(size: int, channels: int, filters: int, kernel: int, stride: int, lanes: int) -> Program:
-    """The program of a transposed convolution. Inputs are in blocks of `lanes` channels, outputs in blocks of `lanes`
-    channels or of all filters, if there are fewer.
+    """The program of a transposed convolution of images of `size` x `size`. Inputs are in blocks of `lanes` channels,
+    outputs in blocks of `lanes` channels or of all filters, if there are fewer.
     """
     window, padding = transposed_window("", kernel, stride)
     shape = Convolution(

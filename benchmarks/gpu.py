@@ -180,7 +180,7 @@ def time_all(platform: Platform, properties: DeviceProperties, options: Given) -
 
 
 def rows_to_dicts(rows: list[GpuRow], measured: str, commit: str) -> list[dict[str, Any]]:
-    """Rows as dicts, with date and commit of their measurement."""
+    """Rows as dicts, each with the date `measured` and the commit of its measurement."""
     return [{**row.to_dict(), "date": measured, "commit": commit} for row in rows]
 
 

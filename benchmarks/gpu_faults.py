@@ -21,8 +21,8 @@ OPTIONS = (ONLY.but(help="names of the faults to test", part=True), WRITE)
 
 
 def main(options: Given) -> int:
-    """Prints one line for each fault: the message of the check that refuses the faulty kernel, and whether the kernel
-    gives wrong results without checks.
+    """Prints two lines for each fault: the check that refuses the faulty kernel with its message, and whether the
+    kernel gives wrong results without checks. Returns the exit code: 1 if a fault is missed, else 0.
     """
     missed: list[str] = []
     rows: list[dict[str, str]] = []

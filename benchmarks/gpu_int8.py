@@ -68,7 +68,9 @@ def main(options: Given) -> int:
 
 
 def measured(name: str, target: GpuTarget) -> dict[str, Any]:
-    """Measures a network; returns its row of the results. Only `runtime_steps` depends on the computer."""
+    """Measures the network `name` for the GPU `target`, emulated; returns its row of the results. Only `runtime_steps`
+    depends on the computer.
+    """
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "model.onnx"
         feeds = _made(name, path)
@@ -115,7 +117,9 @@ def _made(name: str, path: Path) -> Arrays:
 
 
 def _steps(got: Arrays, wanted: Arrays, step: float) -> float:
-    """The largest difference of two results, in quantization steps of size `step`."""
+    """The largest difference of the results `got` and `wanted` (arrays by output), in quantization steps of size
+    `step`.
+    """
     largest = max(float(np.abs(got[name].astype(np.float64) - wanted[name]).max()) for name in wanted)
     return round(largest / step, 3)
 

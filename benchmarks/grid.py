@@ -82,11 +82,11 @@ def machine(
     """The grid's machine with an array of `block_in` x `block_out`, a bus of `bus` bytes and a read latency of
     `latency` cycles.
 
-    Its scratchpads for inputs and accumulators hold 2,048 pixels of one block of channels. The weight scratchpad holds
-    256 tiles (or 256 KiB, if that is more), the parameter table 64 entries (biases and scales of `block_out` channels).
-    Machines with blocks of at least WIDE channels have a chain memory (on-chip memory between layers). `for_depthwise`:
-    extensions used together with DEPTHWISE; the first must be `taps`. With `folds`, an array with more rows than
-    columns gets the extension `fold`.
+    Its scratchpads for inputs and accumulators hold 2,048 pixels of one block of channels for `batch` images. The
+    weight scratchpad holds 256 tiles (or 256 KiB, if that is more), the parameter table 64 entries (biases and scales
+    of `block_out` channels). Machines with blocks of at least WIDE channels have a chain memory (on-chip memory between
+    layers). `for_depthwise`: extensions used together with DEPTHWISE; the first must be `taps`. With `folds`, an array
+    with more rows than columns gets the extension `fold`.
     """
     name = f"{block_in}x{block_out}" + (f", batch {batch}" if batch > 1 else "")
     if folds and block_in > block_out:
@@ -164,8 +164,8 @@ def machines(
 
 
 def cell(config: Config, networks: Sequence[Network]) -> dict[str, Any]:
-    """Measures one machine of the grid; returns its cell: its parameters, and cycles and utilization of each
-    network.
+    """Measures the machine `config` of the grid; returns its cell: its parameters, and for each of `networks` cycles,
+    utilization, and the number of virtual threads with the least cycles.
     """
     found: dict[str, Any] = {
         "array": config.name,
@@ -193,7 +193,9 @@ def cell(config: Config, networks: Sequence[Network]) -> dict[str, Any]:
 
 
 def summary(cells: Sequence[dict[str, Any]], networks: Sequence[str]) -> dict[str, Any]:
-    """Geometric mean and minimum of the utilization, over all cells and for each array."""
+    """Geometric mean and minimum of the utilization of `networks`, and the numbers of cells' utilizations below two
+    limits, over all cells and for each array.
+    """
 
     def of(chosen: Sequence[dict[str, Any]]) -> dict[str, float]:
         values = [item[name]["utilization"] for item in chosen for name in networks]
@@ -210,7 +212,9 @@ def summary(cells: Sequence[dict[str, Any]], networks: Sequence[str]) -> dict[st
 
 
 def network_of(name: str, folder: Path) -> Network:
-    """Network `name`: one that the toolkit ships, or a published one quantized by ONNX Runtime."""
+    """Network `name`: one that the toolkit ships (its file is written to `folder`), or a published one quantized by
+    ONNX Runtime.
+    """
     if name not in models.NAMES:
         return load_network(quantized(name, IMAGE), name=name)
     path = folder / f"{name}.onnx"
@@ -219,8 +223,8 @@ def network_of(name: str, folder: Path) -> Network:
 
 
 def large() -> list[dict[str, Any]]:
-    """Measures ResNet-50 with one image and with eight on 128x128 arrays that have a bus of 64 bytes and the presets'
-    read latency. Returns one row for each number of images.
+    """Measures ResNet-50 with one image and with eight on 128x128 arrays that have a bus of 64 bytes and a read latency
+    of 30 cycles. Returns one cell for each number of images.
     """
     cells = []
     with tempfile.TemporaryDirectory() as folder:
@@ -234,7 +238,7 @@ def large() -> list[dict[str, Any]]:
 
 
 def shown(row: dict[str, Any], names: Sequence[str]) -> str:
-    """The utilization of each network on the machine of a grid cell, as text."""
+    """The utilization of each of the networks `names` in the grid cell `row`, as text."""
     return ", ".join(f"{name} {row[name]['utilization']:.3f}" for name in names)
 
 

@@ -60,7 +60,9 @@ Feeds = Callable[[int], dict[str, np.ndarray]]
 
 
 def quantized(name: str, model: onnx.ModelProto, feeds: Feeds) -> Path:
-    """Path of the quantized model, a file in the cache; the file is made if it does not exist."""
+    """Path of the float model `model` quantized, a file in the cache; the file is made if it does not exist. Its name
+    begins with `name`. `feeds`: returns the model's inputs for a seed; those of the first seeds are for calibration.
+    """
     exclude = left_float(model)
     content = model.SerializeToString(deterministic=True)
     key = hashlib.sha256(content + "\n".join(exclude).encode()).hexdigest()[:16]
@@ -87,7 +89,10 @@ def divided(path: Path, config: Config) -> tuple[Partition, dict[str, str]]:
 
 
 def processor_nodes(path: Path, config: Config) -> dict[str, Any]:
-    """The numbers of nodes that run on the processor, by operator, in a model that starts at token ids."""
+    """Figures of the division of a quantized model that starts at token ids: `elsewhere`, the numbers of nodes that run
+    on the processor, by operator; `regions`, the side of each region in order; `first_elsewhere`, whether there is one
+    region on the accelerator and at most one before it.
+    """
     partition, _ = divided(path, config)
     sides = [region.side for region in partition.regions]
     kept = Counter(
@@ -105,7 +110,9 @@ def processor_nodes(path: Path, config: Config) -> dict[str, Any]:
 
 
 def measure(name: str, config: Config, simulate: bool) -> dict[str, Any]:
-    """Measures the model `name`; returns its row of the results."""
+    """Measures the model `name`, also by simulation if `simulate`; returns its row of the results. A model that cannot
+    be made, quantized or compiled gives a row with the message as `error`.
+    """
     row: dict[str, Any] = {"name": name, "whole": False}
     try:
         ids = MODELS[name].build()
@@ -176,7 +183,7 @@ def _compiled(path: Path, config: Config, arrays: dict[str, np.ndarray], simulat
 
 
 def compile_base(config: Config) -> dict[str, float]:
-    """Median wall-clock and CPU seconds of compiling BERT-base's encoder."""
+    """Medians of the wall-clock and CPU seconds of compiling BERT-base's encoder for `config` three times."""
     tokens, sizes = 128, BertSizes(layers=12)
     model = bert_encoder(0, 1, tokens, sizes)
 

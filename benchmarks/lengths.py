@@ -57,7 +57,9 @@ _GPT2 = Gpt2Sizes(layers=2, vocabulary=WORDS)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
-    """A model that takes sequences of any length, its options of compilation, and its seeded inputs."""
+    """A model that takes sequences of any length. `options`: how it is compiled; `feeds`: returns its inputs for a seed
+    and a length; `pads`: by name of an input, the value that fills it at padded positions (others: 0).
+    """
 
     model: Source
     options: CompileOptions
@@ -109,7 +111,8 @@ CASES: Mapping[str, Callable[[], Case]] = {
 
 def measure(name: str, tolerance: float | None, rounds: int) -> dict[str, Any]:
     """Compiles the model `name` for all lengths and for single lengths, and measures both; returns its row: ratios of
-    costs, and sizes of the files.
+    costs, and sizes of the files. `tolerance`: largest extra cost of padding, as a share, None for the compiler's
+    default; `rounds`: how often the two are timed in turns on the processor.
     """
     case = CASES[name]()
     backend = backend_of(case.options.target)
@@ -154,8 +157,8 @@ def measure(name: str, tolerance: float | None, rounds: int) -> dict[str, Any]:
 
 
 def _row(case: Case, artefact: LengthsExecutable, length: int, rounds: int) -> dict[str, Any]:
-    """Measures one length; returns its row: the network for all lengths (`artefact`) compared with a network compiled
-    for that length.
+    """Measures one length of `case`; returns its row: the network for all lengths (`artefact`) compared with a network
+    compiled for that length, by exact cycles or, if the artefact does not know them, by the times of `rounds` rounds.
     """
     backend, arrays = backend_of(case.options.target), case.feeds(SEED, length)
     with backend.compile(with_dimensions(case.model, {SYMBOL: length}), case.options) as static:

@@ -75,7 +75,9 @@ def measure(
     config: Config, count: int, seed: int, programs: int, jobs: int, seconds: float
 ) -> dict[str, Any]:
     """Draws `count` mutations of the Verilog of `config` and `programs` random programs, both with `seed`, runs each
-    mutated machine beside the simulator, and returns the campaign's figures by name.
+    mutated machine beside the simulator, `jobs` at a time, and compares those that no program catches with the design,
+    each comparison for at most `seconds`. Returns the campaign's figures by name. Raises SystemExit if the design
+    without a mutation already differs from the simulator.
     """
     started = time.monotonic()
     mutants = make_mutants(
@@ -129,7 +131,11 @@ def measure(
 def _compare(
     mutants: Mutants, left: Sequence[Mutation], jobs: int, seconds: float
 ) -> list[tuple[Comparison, ...]]:
-    """For each mutation in `left`, its comparisons with the design; if one proves equivalence, it is the last."""
+    """For each mutation in `left`, its comparisons with the design; if one proves equivalence, it is the last.
+
+    `mutants`: the design with all its mutations; `jobs`: number of mutations compared at a time; `seconds`: time limit
+    of one comparison.
+    """
 
     def compare(mutation: Mutation) -> tuple[Comparison, ...]:
         comparisons = prove_equivalent(mutants, mutation, seconds=seconds)
@@ -147,7 +153,7 @@ def _row(mutation: Mutation) -> dict[str, Any]:
 
 def keep(campaign: dict[str, Any]) -> Path:
     """Writes the figures of one campaign (a machine and a seed), with provenance, to benchmarks/results/mutations.json,
-    which also holds campaigns of other machines and seeds.
+    which also holds campaigns of other machines and seeds; returns the file's path.
     """
     held = []
     if (RESULTS / f"{NAME}.json").exists():

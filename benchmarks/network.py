@@ -122,7 +122,7 @@ def measure(folder: Path) -> dict[str, object]:
 
 def lowering_seconds(content: bytes, config: Config) -> float:
     """Lowers each convolution of the model `content` (an ONNX file of ResNet-18) for the machine `config`, several
-    times and without verification. Returns the median of the seconds that one convolution takes.
+    times and without verification. Returns the median over the convolutions of each one's median CPU seconds.
     """
     graph = fuse(import_model(content))
     legalized = legalize(graph, config)

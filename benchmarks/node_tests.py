@@ -36,8 +36,9 @@ from vdla.util.errors import UserError
 
 
 def measure(cases: Sequence[NodeCase]) -> tuple[list[tuple[Judged, Judged | None]], Counter[str]]:
-    """Runs the node tests. Returns two verdicts on each: on the unchanged test and, if that is rejected, on the test
-    with its parameters as constants (else None). Also returns the number of tests that are not run, by kind.
+    """Runs the node tests `cases`. Returns two verdicts on each: on the unchanged test and, if it is refused, on the
+    test with its parameters as constants (else None; also None if it has none). Also returns the number of tests that
+    are not run, by kind.
     """
     rows: list[tuple[Judged, Judged | None]] = []
     left: Counter[str] = Counter(dict.fromkeys(EXCLUDED_KINDS, 0))
@@ -53,8 +54,8 @@ def measure(cases: Sequence[NodeCase]) -> tuple[list[tuple[Judged, Judged | None
 
 
 def figures(rows: Sequence[tuple[Judged, Judged | None]], left: Counter[str]) -> dict[str, Any]:
-    """The results as a JSON object: shares, numbers of node tests in total and by operator, and every test that is
-    wrong or crashed.
+    """The results as a JSON object: shares, numbers of node tests in total and by operator, causes of refusals, and
+    every test that is wrong or crashed. `rows`, `left`: the two results of `measure`.
     """
     plain = Counter(judged.verdict for judged, _ in rows)
     fixed = sum(other is not None and other.verdict == "right" for _, other in rows)
@@ -89,7 +90,7 @@ def figures(rows: Sequence[tuple[Judged, Judged | None]], left: Counter[str]) ->
 
 
 def text(document: dict[str, Any]) -> str:
-    """The results of the node tests as lines of text."""
+    """The results of the node tests, `document` as `figures` returns it, as lines of text."""
     lines = [f"{'operator':28}{'right':>7}{'+ fixed':>9}{'wrong':>7}{'refused':>9}{'crashed':>9}"]
     lines += [
         f"{name:28}{of['right']:7}{of['right_fixed']:9}{of['wrong']:7}{of['refused']:9}{of['crashed']:9}"

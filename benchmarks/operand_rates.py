@@ -88,8 +88,9 @@ def main(options: Given) -> None:
 
 
 def energy_of(config: Config, events: Events, changes: dict[str, float]) -> dict[str, Any]:
-    """Energy of one run: the share of each unit, with and without clock pins and DRAM, and picojoules per
-    multiplication.
+    """Energy of one run on the machine `config`: the whole in microjoules, the share of each unit, and picojoules per
+    multiplication; both also on the chip alone and without its clock pins. `events`: numbers of the run's events;
+    `changes`: numbers of operand bits that change.
     """
     units = energy_by_model(config, events, changes)
     chip = {unit: value for unit, value in units.items() if unit != "DRAM"}
@@ -107,8 +108,9 @@ def energy_of(config: Config, events: Events, changes: dict[str, float]) -> dict
 
 
 def sampled_activity(config: Config, network: Network, share: float) -> tuple[Events, dict[str, float]]:
-    """Runs a network on a machine with random non-negative inputs. Returns the events of the run, and the numbers of
-    operand bits that change, estimated from a random `share` of the operations.
+    """Runs a network on the machine `config` with seeded inputs from -127 to 127, normally distributed with standard
+    deviation 32. Returns the events of the run, and the numbers of operand bits that change, estimated from a random
+    `share` of the operations.
     """
     program = compile_program(network.graph, config).program
     image = program.image.copy()

@@ -50,7 +50,9 @@ RESULTS_NAME = "outside"
 
 
 def quantized(name: str, size: int) -> Path:
-    """Path of the quantized network, a file in the cache; the file is made if it does not exist."""
+    """Path of the network `name` for images of `size` rows and columns, quantized: a file in the cache, which is made
+    if it does not exist.
+    """
     content = build_original(name, size=size).SerializeToString(deterministic=True)
     folder = cache_directory("outside")
     folder.mkdir(parents=True, exist_ok=True)
@@ -67,7 +69,10 @@ def quantized(name: str, size: int) -> Path:
 
 
 def measure(name: str, config: Config, size: int, simulate: bool) -> dict[str, Any]:
-    """Measures the network `name`; returns its row of the results."""
+    """Measures the network `name` for images of `size` rows and columns on the machine `config`; returns its row of the
+    results. `simulate`: also runs a network that the accelerator takes whole. An error gives a row with its message;
+    `crashed` then tells an error that users should never see.
+    """
     row: dict[str, Any] = {"name": name, "size": size, "chain_buffer_bytes": config.chain_buffer_bytes}
     try:
         path = quantized(name, size)
@@ -123,8 +128,8 @@ def line(row: dict[str, Any]) -> str:
 
 
 def size_of(name: str, wanted: int | None) -> int:
-    """Rows and columns of a network's images: `wanted`, or the next larger size that the network accepts; None: the
-    network's own size.
+    """Rows and columns of the images of the network `name`: `wanted`, or the next larger size that the network accepts;
+    if `wanted` is None, the network's own size.
     """
     network = original(name)
     if wanted is None:

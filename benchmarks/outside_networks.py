@@ -133,7 +133,9 @@ def export(name: str, path: Path) -> None:
 
 
 def quantize(name: str, path: Path, out: Path, size: int | None = None) -> None:
-    """Writes the quantized form of the ONNX file `path` to `out`; its images have `size` rows and columns."""
+    """Writes the quantized form of the ONNX file `path` to `out`. Its images have `size` rows and columns; None: those
+    of torchvision's network `name`.
+    """
     side = SIZES.get(name, SIZE) if size is None else size
     rng = np.random.default_rng(CALIBRATION_SEED)
     images = (rng.standard_normal((1, 3, side, side)).astype(np.float32) for _ in range(CALIBRATIONS))

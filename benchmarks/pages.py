@@ -49,7 +49,9 @@ OPTIONS = (
 
 
 def main(options: Given) -> int:
-    """Runs every selected part; each prints the names of the files that it wrote."""
+    """Runs every part except those of `--without`; each prints the names of the files that it wrote. With `--check`
+    only results and tables are compared, and nothing is written. Returns whether a part failed or found a difference.
+    """
     wrong = "results" not in options.without and _results(options.check)
     for part, script in PARTS.items():
         if part in options.without or (options.check and part != "tables"):
@@ -65,6 +67,7 @@ def main(options: Given) -> int:
 def _results(check: bool) -> bool:
     """Updates the files of results. If newly simulated cycles differ from a file's cycles, the file is outdated, and
     the command that wrote it runs again. With `check`, no command runs. Returns whether any file is still outdated.
+    Raises CalledProcessError if a command fails.
     """
     files = read_files(RESULTS)
     found = stale(files)

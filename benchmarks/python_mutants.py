@@ -50,7 +50,9 @@ SLOWER, START = 3, 120
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Covering:
-    """The tests that execute each line, by file and line; `seconds`: time of every test without a mutant."""
+    """`lines`: the tests that execute each line, by file and line number (as text); `seconds`: time of every test that
+    passed without a mutant.
+    """
 
     lines: Mapping[str, Mapping[str, Sequence[str]]]
     seconds: Mapping[str, float]
@@ -69,7 +71,8 @@ class Covering:
 class Outcome:
     """Result of running the tests for a mutant: "noticed", "hung" (which counts as noticed), "survived", or "untried".
 
-    "untried" means that pytest cannot find the chosen tests, not even in the source without the mutation.
+    "untried" means that pytest cannot find the chosen tests, not even in the source without the mutation. `text`: the
+    mutant in words; `tests`: number of tests chosen for it.
     """
 
     mutant: Mutant
@@ -90,9 +93,9 @@ def caches_of(clone: Path) -> Path:
 
 
 def clone_of_head(folder: Path) -> Path:
-    """A clone of the repository at HEAD, with a copy of the user's caches except compiled networks.
-
-    If compiled networks were in the cache, coverage would not show which tests need the compiler's lines.
+    """Clones the repository at HEAD into `folder` and returns it; beside it, a copy of the user's caches except
+    compiled networks. If compiled networks were in the cache, coverage would not show which tests need the compiler's
+    lines.
     """
     command = ["git", "clone", "--quiet", "--shared", str(ROOT), str(folder)]
     subprocess.run(command, check=True)
@@ -104,9 +107,8 @@ def clone_of_head(folder: Path) -> Path:
 
 
 def measure_covering(paths: Sequence[str], jobs: int) -> Covering:
-    """Runs all tests of a clone; returns which tests execute which line of the files `paths`.
-
-    Coverage of all files would take three times as long.
+    """Runs all tests of a clone in `jobs` processes; returns which tests execute which line of the files `paths`, and
+    the seconds of the tests that pass. Coverage of all files would take three times as long.
     """
     with tempfile.TemporaryDirectory() as folder:
         clone = clone_of_head(Path(folder) / "clone")
@@ -149,8 +151,12 @@ def _covering(clone: Path, data: Path) -> dict[str, dict[str, list[str]]]:
 
 
 def tests_of(mutant: Mutant, source: str, covering: Covering, limit: float = float("inf")) -> list[str]:
-    """The tests to run for a mutant, in order. Together they take at most `limit` seconds, unless the first one alone
-    takes more.
+    """The tests of `covering` to run for a mutant, in order. Together they take at most `limit` seconds, unless the
+    first one alone takes more. `source`: the text of the file without the mutant.
+
+    They are the tests that execute the mutated statement; if there are none, those that execute a line that reads a
+    name set there; else those that execute any line of the file; else those in the nearest folder and those of
+    networks.
     """
     lines = covering.lines.get(mutant.path, {})
 
@@ -186,7 +192,9 @@ def _folder_of(path: str) -> str:
 
 
 def try_mutant(clone: Path, mutant: Mutant, covering: Covering, limit: float) -> Outcome:
-    """Writes the mutant into the clone, runs its tests, and restores the file; returns the outcome."""
+    """Writes the mutant into the clone, runs its tests (those that `tests_of` takes from `covering` for `limit`
+    seconds) until one fails, and restores the file; returns the outcome.
+    """
     path = clone / mutant.path
     source = path.read_text(encoding="utf-8")
     tests = tests_of(mutant, source, covering, limit)
@@ -217,7 +225,10 @@ def _run(clone: Path, tests: Sequence[str], seconds: float, *more: str) -> str:
 
 
 def campaign(mutants: Sequence[Mutant], covering: Covering, jobs: int, limit: float) -> list[Outcome]:
-    """Tries all mutants, `jobs` at a time, and prints each result."""
+    """Tries all mutants, `jobs` at a time and each in a clone of HEAD that no other uses; prints each result and
+    returns them in the order of `mutants`. `covering`: which tests execute which line; `limit`: most seconds of the
+    tests of one mutant, as measured without it.
+    """
     with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(jobs) as pool:
         clones: Queue[Path] = Queue()
         for index in range(jobs):

@@ -22,7 +22,9 @@ OPTIONS = (CHECK,)
 
 
 def main(options: Given) -> int:
-    """Rewrites the pages; with --check only reports whether rewriting would change them."""
+    """Rewrites the pages and pictures that differ from the files of results; with --check only prints their names.
+    Returns whether --check found any.
+    """
     files = read_files(RESULTS)
     changed = False
     for name in PAGES:

@@ -33,8 +33,9 @@ GATES = {"RNN": 1, "GRU": 3, "LSTM": 4}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Layers:
-    """A stack of `count` recurrent layers with states of `hidden` numbers, over `steps` steps. `both`: in both
-    directions.
+    """A stack of `count` recurrent layers of `kind` "RNN", "GRU" or "LSTM" with states of `hidden` numbers, over
+    `steps` steps. `both`: in both directions. `reset_after`: a GRU's reset gate is applied after the product (ONNX's
+    linear_before_reset).
     """
 
     kind: str
@@ -95,7 +96,9 @@ LAYERS = {
 
 
 def row_of(name: str, rounds: int) -> dict[str, Any]:
-    """Measures the model `name`; returns its row of the results."""
+    """Compiles the model `name` and measures it and ONNX Runtime in turns, in `rounds` rounds; returns its row of the
+    results.
+    """
     layers = LAYERS[name]
     model = layers.model()
     started = thread_time()

@@ -36,8 +36,8 @@ from vdla.isa.config import load_config
 
 
 def measure(model: str, config_name: str) -> dict[str, object]:
-    """Runs `model` on the RTL and on the simulator; returns all figures by name. `differences` lists the differences of
-    the RTL from the simulator.
+    """Runs the shipped network `model` on the RTL and on the simulator, for the configuration `config_name`; returns
+    all figures by name. Among them, `differences` lists the differences of the RTL from the simulator.
     """
     config = load_config(config_name)
     compiled = compile_program(models.build(model).SerializeToString(), config)
@@ -88,7 +88,9 @@ TIMEOUT = 600.0
 
 
 def measure_emission(rounds: int) -> dict[str, object]:
-    """Seconds of `vdla rtl` for each of `MACHINES`, and the size of the Verilog."""
+    """Seconds of `vdla rtl` for each of `MACHINES` (medians of `rounds` runs after one run that does not count), and
+    the bytes of the Verilog.
+    """
     figures: dict[str, object] = {}
     with tempfile.TemporaryDirectory(prefix="vdla-emission-") as directory:
         work = Path(directory)
@@ -105,7 +107,9 @@ def measure_emission(rounds: int) -> dict[str, object]:
 
 
 def emit(work: Path, name: str) -> tuple[float, float]:
-    """Wall-clock seconds and CPU seconds of one process that writes the RTL of a machine into `work`/rtl."""
+    """Wall-clock seconds and CPU seconds of one process that writes the RTL of the machine `name` of MACHINES into
+    `work`/rtl. Ends the benchmark with a message if the process fails or takes more than TIMEOUT seconds.
+    """
     config = work / "machine.toml"
     config.write_text(MACHINES[name], encoding="utf-8")
     arguments = ["rtl", "--config", str(config), "-o", str(work / "rtl")]

@@ -50,7 +50,8 @@ NETWORK = "resnet18"
 
 def tuned(config: str, trials: int, in_place: int, folder: Path) -> tuple[list[Record], list[str]]:
     """The best records of the preset `config` from `trials` trials for each layer alone and `in_place` trials within
-    the whole network; and lines of text that state their gains.
+    the whole network; and lines of text that state their gains. The network's file is written into `folder`. Raises
+    SystemExit if a schedule computes other outputs than the default.
     """
     machine, records = load_config(config), list[Record]()
     watchers = Watchers(write=records.append)
@@ -81,7 +82,10 @@ def tuned(config: str, trials: int, in_place: int, folder: Path) -> tuple[list[R
 
 
 def measured(config: str, folder: Path) -> list[Record]:
-    """The shipped records of one preset, each with the cycles that its schedule takes with the present compiler."""
+    """The shipped records of the preset `config`, each with the cycles that its schedule takes with the present
+    compiler. If a layer's schedule is now worse than the default, its record gets the default's knobs (none) and
+    cycles. Prints the records whose cycles differ. The network's file is written into `folder`.
+    """
     machine, book = load_config(config), shipped_book()
     path = folder / f"{NETWORK}-{config}.onnx"
     models.write(path, NETWORK)

@@ -139,8 +139,8 @@ def tiles_program(config: Config, tiles: int) -> Program:
 
 
 def measure(program: Program, data: bool, repeat: int) -> dict[str, float]:
-    """Simulates the program `repeat` times; returns its cycles, the median thread CPU seconds, and million cycles per
-    second. `data`: also computes the outputs.
+    """Simulates the program once without counting the time and then `repeat` times; returns its cycles, the median
+    thread CPU seconds, and million cycles per second. `data`: also computes the outputs.
     """
 
     def run() -> SimulationResult:

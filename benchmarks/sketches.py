@@ -44,7 +44,7 @@ SAME = Window(kernel=(3, 3), pads=(1, 1, 1, 1))
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
-    """A program to be scheduled, and its constant parameters."""
+    """A program to be scheduled; `constants` names its parameters that are constant at run time, such as weights."""
 
     program: Program
     constants: frozenset[str] = WEIGHTS
@@ -99,7 +99,9 @@ class Row:
 
 
 def timed(kernel: BoundKernel) -> float:
-    """Seconds of one run of a kernel: the median of five repetitions."""
+    """Thread CPU seconds of one run of `kernel`: the median of five repetitions, each of several runs that together
+    take about SECONDS. Two runs before them do not count.
+    """
     kernel()
     start = time.thread_time()
     kernel()

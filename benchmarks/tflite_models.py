@@ -58,7 +58,8 @@ def changed(ours: Outputs, theirs: Outputs) -> float:
 
 def on_processor(model: Written, content: bytes) -> dict[str, Any]:
     """The figures `steps` and `changed`, which compare outputs on this processor with LiteRT's, and `litert_steps`,
-    which compares LiteRT's reference kernels with its default kernels. `content`: the file of `model`.
+    which compares LiteRT's reference kernels with its default kernels (None if they refuse the model). `changed` is
+    None if an output is not of integers. `content`: the file of `model`.
     """
     inputs = samples(model)
     theirs = litert(content, inputs)
@@ -81,7 +82,7 @@ def on_processor(model: Written, content: bytes) -> dict[str, Any]:
 def on_accelerator(model: Written, content: bytes) -> dict[str, Any]:
     """Runs the model on the simulated accelerator. Returns the figures for the row of results: `whole` (True),
     differences from LiteRT, cycles and layers. If the accelerator does not support the whole model, the only figure is
-    `whole` (False).
+    `whole` (False). `content`: the file of `model`.
     """
     inputs = samples(model)
     try:

@@ -125,7 +125,7 @@ def row(name: str, rounds: int) -> dict[str, Any]:
 
 
 def line(figures: dict[str, Any]) -> str:
-    """A model's row of results as a line of text."""
+    """The row of results of a model, `figures` as `row` returns it, as a line of text."""
     return (
         f"{figures['name']:12} {figures['milliseconds']:9.2f} ms, inductor {figures['peer_milliseconds']:9.2f} ms, "
         f"ratio {figures['ratio']:.2f}, error {figures['error']:.1e} (inductor {figures['peer_error']:.1e})"

@@ -34,8 +34,8 @@ _Result = TypeVar("_Result")
 
 
 class Trial:
-    """Runs trials of the tuner on one workload: `run` takes a candidate (schedule) and returns its instructions, its
-    cycles, and the seconds of each stage.
+    """Runs trials of the tuner on the workload `name` and the machine `config`. `run` takes a candidate (a schedule's
+    knobs) and returns its number of instructions, its cycles, and the thread CPU seconds of each stage.
     """
 
     def __init__(self, config: Config, name: str) -> None:
@@ -62,8 +62,9 @@ class Trial:
 
 
 def measure(config: Config, name: str, count: int, seed: int) -> dict[str, float]:
-    """Runs `count` random trials of the layer `name`; returns medians and means of the milliseconds of each stage
-    (lowering, linking, simulation).
+    """Runs `count` random trials, drawn with `seed`, of the layer `name` on the machine `config`. Returns the medians
+    of the number of instructions and of the milliseconds of each stage (STAGES); and median, mean and most milliseconds
+    of a whole trial.
     """
     trial = Trial(config, name)
     points = trial.task.space.sample(np.random.default_rng(seed), count)
@@ -89,7 +90,9 @@ def measure(config: Config, name: str, count: int, seed: int) -> dict[str, float
 
 
 def table(rows: Mapping[str, Mapping[str, float]]) -> Iterator[str]:
-    """The lines of a printed table: a row for each layer, with the milliseconds of each stage of a trial."""
+    """The lines of a printed table: a row for each layer, with the milliseconds of each stage of a trial. `rows`: the
+    results of `measure`, by name of the layer.
+    """
     yield "CPU ms a trial; medians of random candidates, then median, mean and worst of whole trials"
     headings = ("layer", "instructions", *STAGES, "median", "mean", "worst")
     yield "".join(f"{heading:>13}" for heading in headings)

@@ -50,7 +50,9 @@ TRIALS = {name: 1024 if name.startswith("random") else 256 for name in SEARCHES}
 """Number of trials of each run, by name of the search; random searches need more to find good schedules."""
 TRANSFER_TRIALS = 128
 TRANSFER_TRIALS = 128
-"""Number of trials of each other layer from which the cost model learns before a transfer run."""
+"""Number of trials of each other layer from which the cost model learns before a transfer run, and number of trials of
+the transfer run itself.
+"""
 
 Run = dict[str, Any]
 Key = tuple[str, str, bool, int]
@@ -92,9 +94,11 @@ def search(
     simulated: Simulated | None = None,
 ) -> tuple[Run, History]:
     """Runs the search `name` of SEARCHES on a layer for `trials` trials; returns the run, and the history of all points
-    (candidate schedules) with their costs. `prior`: samples of other layers from which the cost model learns first.
+    (candidate schedules) with their costs. The run has its improvements as (trial, cycles), and the CPU seconds of
+    measuring and of choosing points; it ends early if the search proposes no more points.
 
-    The run has its improvements as (trial, cycles), and the CPU seconds of measuring and of choosing points.
+    `prior`: samples of other layers from which the cost model learns first. `simulated`: the layer's points that other
+    searches simulated already; it gets those of this search, too. None: no points are known.
     """
     simulated = Simulated(task_of(config, layer)) if simulated is None else simulated
     space = simulated.task.space
@@ -129,7 +133,9 @@ def search(
 
 
 def layer_runs(config: str, layer: str, wanted: Sequence[tuple[str, int]]) -> list[Run]:
-    """Runs each pair (search, seed) of `wanted` on the convolution `layer`; returns the runs."""
+    """Runs each pair (search, seed) of `wanted` on the convolution `layer`, with the search's number of TRIALS, and
+    simulates a point only once for all of them; returns the runs.
+    """
     simulated = Simulated(task_of(config, layer))
     return [search(config, layer, name, seed, TRIALS[name], simulated=simulated)[0] for name, seed in wanted]
 
@@ -144,8 +150,8 @@ def transfer_samples(config: str, layer: str) -> Samples:
 
 
 def transfer_runs(config: str, layer: str, seeds: Sequence[int], prior: Sequence[Samples]) -> list[Run]:
-    """Runs of the tuner's own search ("full") on a layer, one for each seed, with a cost model that has learned from
-    the samples `prior` of other layers.
+    """Runs of the tuner's own search ("full") on a layer, one for each of `seeds` and each of TRANSFER_TRIALS trials,
+    with a cost model that has learned from the samples `prior` of other layers.
     """
     simulated = Simulated(task_of(config, layer))
     return [
@@ -243,8 +249,9 @@ def trials_until(run: Run, cost: float) -> int:
 
 
 def summary(runs: Sequence[Run]) -> dict[str, Any]:
-    """Mean number of trials until a run finds a cost within NEAR of the best known, by layer and search. For each
-    search also the ratio of this number to that of the tuner's own search ("full"), as a geometric mean over layers.
+    """Summarizes `runs`: mean number of trials until a run finds a cost within NEAR of the best known, by layer and
+    search. For each search also the ratio of this number to that of the tuner's own search ("full"), as a geometric
+    mean over layers. A run that never comes so close counts with all its trials, and in `unfinished`.
     """
     rows = [
         _layer_row([run for run in runs if run["layer"] == layer])
@@ -312,7 +319,7 @@ def _needed(group: Sequence[Run], cost: float) -> float:
 
 
 def _best_at(run: Run, trials: int) -> float:
-    """The least cost found in the first `trials` trials."""
+    """The least cost that `run` found in its first `trials` trials; inf if all of these failed."""
     return min((cost for trial, cost in run["curve"] if trial <= trials), default=math.inf)
 
 
@@ -321,7 +328,9 @@ def _mean(values: Sequence[float]) -> float:
 
 
 def table(figures: dict[str, Any]) -> str:
-    """The summary (`summary`) as a table of text: a row for each layer, a column for each search."""
+    """The summary `figures`, as `summary` returns it, as a table of text: a row for each layer, a column for each
+    search.
+    """
     names = list(figures["geometric_means"])
     lines = [
         f"trials to within {NEAR - 1:.0%} of the best known, mean of {figures['runs_each']} seeds; >: some never",

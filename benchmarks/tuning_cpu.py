@@ -66,8 +66,12 @@ def workload_of(name: str) -> CpuWorkload:
 def search(
     name: str, strategy: str, seed: int, trials: int, default_over_peer: float, features: str
 ) -> dict[str, Any]:
-    """Runs one search on a layer; returns its row: the trials until ENOUGH of ONNX Runtime's speed, the best speed
-    relative to the template's default, and the CPU seconds of a trial.
+    """Runs the search `strategy` of SEARCHES on the convolution `name` for `trials` trials. Returns its row: the trials
+    until ENOUGH of ONNX Runtime's speed (None: never), the best speed relative to the template's default, and the CPU
+    seconds of a trial.
+
+    `default_over_peer`: the speed of the template's default relative to ONNX Runtime's. `features`: "program" lets a
+    search with a learned model lower a short list of candidates and rank it again before each batch; "account": not.
     """
     target, workload = host_target(), workload_of(name)
     own = CPU.space(target, workload)
@@ -116,7 +120,9 @@ def search(
 
 
 def defaults_over_peer(name: str) -> tuple[float, float]:
-    """The speed of the template's default relative to ONNX Runtime's, and the layer's number of operations."""
+    """The speed of the template's default relative to ONNX Runtime's on the convolution `name`, with one thread; and
+    this layer's number of operations.
+    """
     case = convolution_case(name, 1)
     try:
         return measure_case(case, 9).ratio, case.operations
@@ -146,7 +152,9 @@ def document(rows: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def size_of(name: str) -> dict[str, Any]:
-    """Number of points (schedules) and of distinct programs in a layer's space."""
+    """Number of points (schedules) and of distinct programs in the space of the convolution `name`. If the space has
+    more than MOST_COUNTED points, `exact` is False and the number of programs is a lower bound from a sample.
+    """
     own = CPU.space(host_target(), workload_of(name))
     exact = own.size <= MOST_COUNTED
     rng = np.random.default_rng(0)
@@ -155,7 +163,7 @@ def size_of(name: str) -> dict[str, Any]:
 
 
 def line(row: dict[str, Any]) -> str:
-    """One line of text on the results of a search."""
+    """One line of text on the results of a search, `row` as `search` returns it."""
     enough = "never" if row["to_enough"] is None else f"{row['to_enough']:5d}"
     seconds = "  ".join(f"{part} {row['seconds'][part]:.3f}" for part in PARTS)
     return (

@@ -39,8 +39,8 @@ NORMAL_95 = 1.96
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Count:
-    """The number of distinct programs of a space with its confidence interval, and the number of legal points
-    (candidate schedules); `exact`: counted, not estimated.
+    """The number of distinct programs of a space with its confidence interval from `low` to `high`, and the number of
+    legal points (candidate schedules); `exact`: counted, not estimated.
     """
 
     programs: float
@@ -51,9 +51,9 @@ class Count:
 
 
 def count(space: Space, seed: int) -> Count:
-    """Counts the legal points (candidate schedules) of a space, and its distinct programs. All points with the same
-    program have the same `effective` knob values. A program is counted at the one point whose own knobs have these
-    values.
+    """Counts the legal points (candidate schedules) of a space, and its distinct programs. A space of more than DRAWS
+    points is estimated from points drawn with `seed`. All points with the same program have the same `effective` knob
+    values; a program is counted at the one point whose own knobs have these values.
     """
     rng, exact = np.random.default_rng(seed), space.size <= DRAWS
     total = space.size if exact else DRAWS
@@ -86,8 +86,8 @@ def count(space: Space, seed: int) -> Count:
 
 
 def different(task: AcceleratorTask, seed: int) -> float:
-    """For random legal points (candidate schedules): the number of different scheduled programs divided by the number
-    of points that count as different.
+    """For HASHED random legal points (candidate schedules) of `task`, drawn with `seed`: the number of different
+    scheduled programs divided by the number of points that count as different.
     """
     space = task.space
     points = space.sample(np.random.default_rng(seed), HASHED)
@@ -106,8 +106,9 @@ def different(task: AcceleratorTask, seed: int) -> float:
 
 
 def examine(config_name: str, name: str, trials: int, seed: int) -> dict[str, Any]:
-    """The figures of one layer's space of schedules: numbers of points and of distinct programs, and quantiles of the
-    cycles of `trials` random points.
+    """The figures of the space of schedules of the workload `name`, such as "conv2d:C6", on the configuration
+    `config_name`: numbers of points and of distinct programs, and quantiles of the cycles of `trials` random points.
+    All draws follow from `seed`.
     """
     config = load_config(config_name)
     task = AcceleratorTask.of(config, accelerator_workload(name, config))

@@ -56,7 +56,7 @@ def tasks() -> dict[str, AcceleratorTask]:
 
 
 def seconds(backend: Backend, batches: Sequence[Batch]) -> tuple[float, float]:
-    """Wall-clock seconds of measuring `batches` one after the other, and the CPU seconds of their trials."""
+    """Wall-clock seconds of measuring `batches` on `backend` one after the other, and CPU seconds of their trials."""
     begin, spent = time.perf_counter(), 0.0
     for description, points in batches:
         spent += sum(result.seconds for result in backend.measure(description, points))
@@ -66,7 +66,7 @@ def seconds(backend: Backend, batches: Sequence[Batch]) -> tuple[float, float]:
 def batches_of(
     tasks: Mapping[str, AcceleratorTask], size: int, generator: np.random.Generator
 ) -> list[Batch]:
-    """A batch of `size` random candidate schedules for each tuning task."""
+    """A batch of `size` random candidate schedules, drawn with `generator`, for each tuning task of `tasks`."""
     return [
         (
             describe(task.config, task.workload),
@@ -79,7 +79,8 @@ def batches_of(
 def compare(backends: Mapping[str, Backend], rounds: Sequence[Sequence[Batch]]) -> dict[str, Any]:
     """Lets every backend measure all batches of every round. Returns for each backend the trials a second, the CPU
     milliseconds per trial and the cores that trials keep busy; and for each kind of backend, the time with one worker
-    divided by the time with two. The first round is not counted.
+    divided by the time with two. The first round is not counted. `backends`: by kind ("dask" or "local") and number of
+    workers, such as "dask, 2".
     """
     walls: dict[str, list[float]] = {name: [] for name in backends}
     spent: dict[str, list[float]] = {name: [] for name in backends}

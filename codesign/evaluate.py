@@ -94,7 +94,7 @@ class TakesInputs(Protocol):
 def sample_arrays(graph: Graph, count: int, seed: int = 0) -> list[Arrays]:
     """Seeded inputs for `count` launches of `graph`: for each launch a dict of arrays by input name.
 
-    A shipped model gets its own sample images; any other model gets values uniform over the range of its inputs.
+    A shipped model gets its own sample images; any other model gets values uniform over its inputs' quantized range.
     """
     launches = shipped_samples(graph, count, seed)
     if launches is not None:
@@ -123,7 +123,7 @@ def shipped_samples(model: TakesInputs, count: int, seed: int = 0) -> list[Array
 def sample_values(
     generator: np.random.Generator, item: Input, quantization: Quantization
 ) -> NDArray[np.generic]:
-    """An array for the input `item`, uniform over the range of `quantization`."""
+    """An array for the input `item`: uniform over all 256 quantized values, as real numbers if the input is float32."""
     integers = generator.integers(-128, 128, item.shape)
     if np.dtype(item.dtype) == np.float32:
         distance = integers - quantization.stored_zero_point
@@ -177,7 +177,7 @@ def split_launches(
 
 def _count_launches(inputs: Sequence[Input], arrays: Mapping[str, NDArray[np.generic]], where: str) -> int:
     """Number of launches (runs of the model) for which `arrays` contain inputs; only their shapes and types are used.
-    Raises CheckError.
+    Raises CheckError as `split_launches` does.
     """
     expected = {item.name: item for item in inputs}
     needs = ", ".join(f"{item.name} {item.dtype} {list(item.shape)}" for item in inputs)
@@ -375,7 +375,8 @@ def _stored(
     quantized first.
 
     The stored tensor may have more elements than the model's tensor. `view`: for each element of the model's tensor,
-    its index in the stored tensor (`Graph.views`). `others`: values of the remaining elements (None: zeros).
+    its index in the stored tensor (`Graph.views`), below 0 if it is not stored. `others`: values of the remaining
+    elements (None: zeros).
     """
     if values.dtype.kind == "f":
         grid = tensor.grid
@@ -393,7 +394,8 @@ def _stored(
 def onnxruntime_outputs(
     model: Path, graph: Graph, launches: Sequence[Arrays], *, optimized: bool = True
 ) -> list[Arrays]:
-    """The outputs of every launch, computed by ONNX Runtime. Raises CheckError if ONNX Runtime refuses the model.
+    """The outputs of every launch of `model`, computed by ONNX Runtime; `graph` is the same model as we imported it.
+    Raises CheckError if ONNX Runtime refuses the model.
 
     For models with uint8 activations, ONNX Runtime's default optimization is on, so that its integer kernels are used;
     `optimized` False turns it off. For symmetric int8 models it is always off, so that ONNX Runtime does both roundings
@@ -420,7 +422,8 @@ def session_runs(
     optimized: bool,
     way_out: str = "use --check interpreter",
 ) -> list[list[NDArray[Any]]]:
-    """The outputs `names` of a model (a path, or the bytes of a file) for each launch, computed by ONNX Runtime.
+    """The outputs of a model (a path, or the bytes of a file), computed by ONNX Runtime: for each launch a list in the
+    order of `names`. A launch is a dict of inputs by name.
 
     `optimized`: whether ONNX Runtime optimizes the model. Quantized models are never optimized on processors where ONNX
     Runtime's integer kernels saturate; their layers are then computed in float. Raises RefusedModelError, whose message

@@ -70,7 +70,7 @@ def sample_feeds(network: HeterogeneousNetwork, limits: Mapping[str, int]) -> Ar
     """Seeded inputs for one launch. A shipped model gets its sample inputs. For any other model, inputs that the
     accelerator reads are uniform over their quantized range, and `sample_port` makes all other inputs.
 
-    `limits`: result of `samples.index_limits`.
+    `limits`: for each input that indexes a table, the size of the indexed axis, by name (`samples.index_limits`).
     """
     shipped = shipped_samples(network, 1)
     if shipped is not None:
@@ -99,8 +99,9 @@ def run_launches(
     where: str,
     on_launch: Callable[[], None] = lambda: None,
 ) -> list[HeterogeneousResult]:
-    """Runs the partitioned network on the inputs of each launch; returns the results in the same order. `on_launch` is
-    called after each launch. Raises UserError, whose message begins with `where`, the source of the inputs.
+    """Runs the partitioned network on the inputs of each launch; returns the results in the same order. The CPU's
+    regions use `threads` threads. `on_launch` is called after each launch. Raises UserError, whose message begins with
+    `where`, the source of the inputs.
     """
     results = []
     for feeds in launches:

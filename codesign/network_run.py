@@ -79,8 +79,8 @@ def compile_network(
     dump_passes: Path | None = None,
     records: RecordBook | None = None,
 ) -> Compiled:
-    """Compiles the model in file `path` for the accelerator. Raises UserError, which names the file and, for a float
-    model, says how to run it.
+    """Compiles the model in file `path` for the accelerator, with tuning `records` if given; `dump_passes` is a folder
+    for the program after each pass. Raises UserError, which names the file and, for a float model, says how to run it.
     """
     with advice_on_errors(path):
         return compile_program(

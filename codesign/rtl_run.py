@@ -65,10 +65,10 @@ def run_on_rtl(
 ) -> OnRtl:
     """Runs `compiled` on the inputs of each launch, on the RTL and on the simulator.
 
-    All returned results are from the RTL: outputs, cycles, per-layer cycles and stalls. `on_progress` is called with
-    the number of cycles that a launch has done so far. `dram`: the oracle of a machine's DRAM, as in `Surroundings`.
-    Raises RtlError if the RTL does not finish, BuildError without the tools, and UserError for inputs that do not match
-    the model.
+    All returned results are from the RTL: outputs, cycles, per-layer cycles and stalls. `optimize`: the kind of library
+    (`library_for`). `on_progress` is called with the number of cycles that a launch has done so far, `on_launch` after
+    each launch. `dram`: the oracle of a machine's DRAM, as in `Surroundings`. Raises RtlError if the RTL does not
+    finish, BuildError without the tools, and UserError for inputs that do not match the model.
     """
     program = compiled.program
     outputs, found = [], []

@@ -40,7 +40,7 @@ def clock_of(threads: int) -> Clock:
 def interleaved(
     clock: Clock, runs: Sequence[Timed], rounds: int, *, least: float = 0.0, alone: bool = False
 ) -> list[list[float]]:
-    """Seconds of each function in `runs` in each round; the functions take turns.
+    """Seconds, by `clock`, of each function in `runs` in each of `rounds` rounds; the functions take turns.
 
     Every function is first called once without being counted. A function that takes less than `least` seconds is
     repeated, and the mean of its repetitions is taken. `alone` is for functions with their own threads, which spin for

@@ -88,7 +88,7 @@ def accelerator_workload(text: str, config: Config) -> Workload:
     """The int8 workload that `text` names (`FORMS`; convolutions have batch 1 and SAME padding), for the template that
     `config` uses.
 
-    Raises UserError for other texts, operators that are only for processors, and sizes that no template supports.
+    Raises UserError for other texts, operators only for processors and GPUs, and sizes that no template supports.
     """
     try:
         return checked(_accelerator_workload(text, config))
@@ -234,7 +234,7 @@ def transposed_window(text: str, kernel: int, stride: int) -> tuple[Window, tupl
     """The window of a transposed convolution with SAME padding, and the number of outputs added at the end of each
     axis. The output has `stride` times as many elements along each axis as the input.
 
-    Raises UserError for strides above `MOST_STRIDE`.
+    Raises UserError, with the workload's name `text`, for strides above `MOST_STRIDE`.
     """
     if stride > MOST_STRIDE:
         raise UserError(

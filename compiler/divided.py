@@ -75,7 +75,9 @@ class Division:
 
 
 class OnCpu(Protocol):
-    """A function that compiles a model for this processor; with `recorded` it uses knobs from the tuner's records."""
+    """A function that compiles a model for this processor. With `recorded` it uses knobs from the tuner's records, if
+    there are records, else default knobs.
+    """
 
     def __call__(
         self, model: Source, dump_passes: Path | None = None, *, recorded: bool = True
@@ -124,7 +126,9 @@ class Work:
         return partition, tuple(comparisons.values())
 
     def _compare(self, partition: Partition, region: Region, threads: int) -> Comparison:
-        """Times one region on the accelerator and on `threads` threads of the CPU, with random inputs."""
+        """Times one region on the accelerator, and on `threads` threads of the CPU with default knobs; inputs are
+        random.
+        """
         generator = np.random.default_rng(0)
         types = [(name, partition.survey.types[name]) for name in region.inputs]
         feeds = {name: generator.standard_normal(known.shape).astype(known.dtype) for name, known in types}
@@ -147,8 +151,8 @@ class Work:
         )
 
     def network(self, partition: Partition, dump_passes: Path | None) -> HeterogeneousNetwork:
-        """The network of all regions' code. `dump_passes`: a folder in which each region gets a folder for
-        its dumps.
+        """Compiles each region of `partition` for its side and returns the network. `dump_passes`: a folder in which
+        each region gets a folder for its dumps.
         """
         regions: list[CompiledRegion] = []
         for number, region in enumerate(partition.regions):
@@ -200,8 +204,8 @@ class Work:
 
 
 def undivided(model: Source, on_cpu: OnCpu, dump_passes: Path | None) -> HeterogeneousNetwork | None:
-    """A whole model compiled as one region of the processor; None if the processor refuses the model too. Raises the
-    error if inputs must be known at compile time (`parameters_of`)."""
+    """A whole model compiled as one region of the processor by `on_cpu`; None if the processor refuses the model too.
+    Raises the error if inputs must be known at compile time (`parameters_of`)."""
     try:
         network = on_cpu(model, None if dump_passes is None else dump_passes / "00-cpu")
     except ModelError as error:
@@ -245,8 +249,8 @@ def place(
     """Partitions `model`, a result of `prepare_model`: the regions for the accelerator are those that `compile_region`
     compiles without an error.
 
-    `config` is the accelerator, or None without one. Nodes that the accelerator refuses (ModelError, DoesNotFitError)
-    go to the CPU, and so do the nodes named in `on_cpu`.
+    `label`: the model's name in messages. `config` is the accelerator, or None without one. Nodes that the accelerator
+    refuses (ModelError, DoesNotFitError) go to the CPU, and so do the nodes named in `on_cpu`.
     """
     moved, abilities = set(on_cpu), PLAIN if config is None else Abilities.of(config)
     while True:

@@ -40,8 +40,8 @@ def candidates(
     config: Config, kernels: Mapping[str, Sequence[Kernel]], virtual_threads: int
 ) -> Iterator[Points]:
     """Yields knobs for all nodes: first each node's knobs of least cost on a DRAM, last those of rank CANDIDATES - 1.
-    The buffers have as many copies as the scratchpads hold. The knobs of least cost by the cost model are left out, and
-    so are nodes that have no knobs of a rank, and nodes whose kernels share the knobs of a series.
+    The buffers have as many copies as the scratchpads hold. Rank 0, the knobs of least cost by the cost model, is left
+    out, and so are nodes without knobs of the rank, and nodes whose kernels take their knobs from a series of kernels.
 
     `kernels`: the kernels of all nodes. `virtual_threads`: largest number of copies of a buffer for which costs are
     compared.
@@ -70,7 +70,7 @@ def candidates(
 def _of_least_cost(space: Space, most: Values) -> tuple[Values, ...]:
     """Up to CANDIDATES points of `space` whose programs differ: the point of least cost by the cost model, then the
     other points in order of their cost on a DRAM. They are in the first group of the space's candidates that has a
-    legal point. `most`: largest values of knobs, by name.
+    legal point. `most`: upper limits of knobs, by the knob's name.
     """
     names = [axis.name for axis in space.axes]
     for group in space.candidates:

@@ -68,7 +68,8 @@ def choose(
 ) -> DramChoices:
     """Chooses the knobs of all nodes, and the nodes whose stores are separated in time from loads, so that the
     simulated network takes the fewest cycles of all programs that are tried. `kernels`: the kernels of all nodes.
-    Tuning records are ignored. Raises UnfitNodeError.
+    `virtual_threads`: largest number of copies of a buffer in the knobs of least cost by the cost model. `program_of`
+    links the programs to simulate. Tuning records are ignored. Raises UnfitNodeError.
     """
     plain = choose_points(config, kernels, {}, virtual_threads)
     trials = _Trials(tuple(kernels), program_of)
@@ -107,7 +108,9 @@ def choose(
 def _alternatives(
     config: Config, kernels: Mapping[str, Sequence[Kernel]], virtual_threads: int, program_of: ProgramOf
 ) -> Iterator[Points]:
-    """Yields knobs for nodes: those that `node_points` finds by measurement, and the proposals of `dram_candidates`."""
+    """Yields knobs for nodes: those that `node_points` finds by measurement, and the proposals of `dram_candidates`.
+    Arguments are those of `choose`. Nodes that are missing in a mapping keep their knobs of least cost.
+    """
     yield measured_points(config, kernels, virtual_threads, lambda points: program_of(points, ()))
     yield from candidates(config, kernels, virtual_threads)
 
@@ -132,8 +135,9 @@ class _Trials:
         return min(self.runs.values(), key=lambda run: run.cycles)
 
     def run(self, options: Sequence[_Option]) -> _Run:
-        """Simulates the program with `options`, one for each node. The result has an endless number of cycles if the
-        program cannot be compiled, or if the trials together have too many instructions already.
+        """Simulates the program with `options`, one for each node. The result has 2**62 cycles if the program cannot be
+        compiled, or if the trials together have too many instructions already. Raises the compiler's error if it is the
+        first program.
         """
         key = tuple([_key(option) for option in options])
         if key not in self.runs:
@@ -161,9 +165,9 @@ class _Trials:
         return _Run(options, cycles, spent)
 
     def ranked(self, rank: int) -> list[_Option]:
-        """For each node, the option with the fewest cycles of the node but for `rank` others; the node's option in the
-        best run if it has fewer options. The program with all options of rank 0 need not be the fastest, because
-        neighbouring nodes run at overlapping times.
+        """For each node, its option of rank `rank`, by the cycles measured for the node (rank 0: fewest cycles). A node
+        without an option of this rank keeps its option in the best run. The program with all options of rank 0 need not
+        be the fastest, because neighbouring nodes run at overlapping times.
         """
         found = [
             [option for _, option in sorted(known.values(), key=lambda item: item[0])]
@@ -175,9 +179,9 @@ class _Trials:
         ]
 
     def improve(self, proposed: Sequence[_Option]) -> None:
-        """Tries options that are `proposed` for all nodes in the best program, for every third node at a time. An
-        option is good if the node and its two neighbours together take fewer cycles with it: their loads and stores
-        overlap. Tries all good options together, too.
+        """Tries the options `proposed`, one for each node, in the best program so far, for every third node at a time:
+        three programs. An option is good if the node and its two neighbours together take fewer cycles with it: their
+        loads and stores overlap. A last program has all good options together.
         """
         best = self.best
         good = list(best.options)
@@ -191,7 +195,7 @@ class _Trials:
 
 
 def _with_neighbours(spent: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The cycles of each node and of the nodes before and after it together."""
+    """For each node, the sum of the cycles `spent` in the node and in the nodes directly before and after it."""
     return spent + np.append(spent[1:], 0) + np.append(0, spent[:-1])
 
 

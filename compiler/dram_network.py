@@ -42,8 +42,9 @@ class DramNetwork(AcceleratorNetwork):
         return self.linked(layers, data=False, image=dram_image(self.config, layers, apart)).program
 
     def linked(self, layers: Sequence[LoweredLayer], *, data: bool, image: Image | None = None) -> Linked:
-        """Links `layers` to one program, as `AcceleratorNetwork.linked` does. `image`: an empty memory image (None: an
-        image in which the stores of the chosen layers are separated in time from loads).
+        """Links `layers` to one program, as `AcceleratorNetwork.linked` does: without `data`, constants are zeros.
+        `image`: an empty memory image (None: an image for the nodes whose stores `dram_choices` separates in time from
+        loads).
         """
         image = dram_image(self.config, layers, self._choices.apart) if image is None else image
         return super().linked(layers, data=data, image=image)

@@ -107,7 +107,7 @@ class GpuLowering:
 
 def channels_last(channels: int) -> int:
     """Number of channels in a block of an int8 tensor for GPUs. The block contains all channels; their number is
-    rounded up to a multiple of 4 or 8, so that threads can move 4 or 8 bytes at a time.
+    rounded up to 4 or to a multiple of 8, so that threads can move 4 or 8 bytes at a time.
 
     With one block, the channels of a position are adjacent. So neighbouring threads store neighbouring channels,
     products sum along contiguous bytes, which `dp4a` and `ldmatrix` read, and groups of channels need no blocks of

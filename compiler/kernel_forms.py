@@ -67,8 +67,8 @@ class Lowering(Protocol[Target]):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class LoweredNetwork:
-    """A network's graph and memory plan: the input of code generation. `label`: the model's name in messages.
-    `started`: start of the compilation, in seconds of `time.perf_counter`.
+    """A network's graph and the places of its tensors in memory (`plan`): the input of code generation. `label`: the
+    model's name in messages. `started`: start of the compilation, in seconds of `time.perf_counter`.
     """
 
     label: str
@@ -79,8 +79,8 @@ class LoweredNetwork:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class BuiltKernel(Generic[Target, CompiledT]):
-    """A node's kernel. `values`: the knobs from a tuning record (None: the template's choice); `schedule`: the
-    scheduled program; `compiled`: result of its compilation.
+    """A node's kernel. `lowered`: the node's program; `values`: the knobs from a tuning record (None: the template's
+    choice); `schedule`: the scheduled program; `compiled`: result of its compilation; `dump` writes its dumps, if any.
     """
 
     lowered: LoweredNode[Target, Any]

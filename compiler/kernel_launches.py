@@ -58,7 +58,7 @@ LoweredNodes = Sequence[tuple[LoweredNode[Target, Any], Recorded[Target] | None]
 def lower_nodes(
     lowering: Lowering[Target], graph: Graph, knobs: ChosenKnobs[Any] | None
 ) -> LoweredNodes[Target]:
-    """Lowers all nodes of a graph that need a kernel."""
+    """Lowers all nodes of a graph that need a kernel, in order. `knobs` looks up tuning records (None: no records)."""
     return [found for node in graph.nodes if (found := _lowered(lowering, graph, node, knobs)) is not None]
 
 
@@ -71,7 +71,7 @@ def make_launches(
     dump_passes: Path | None = None,
     told: Progress | None = None,
 ) -> tuple[Launch[KernelT], ...]:
-    """The kernels of a network as launches, in order; equal programs become one kernel. Raises UserError."""
+    """The `nodes` of a network as launches, in order; `maker` compiles equal programs once. Raises UserError."""
     launches: list[Launch[KernelT]] = []
     constants = LaunchConstants(maker.placed)
     for kernel in _kernels(network.label, lowering, nodes, maker, dump_passes):

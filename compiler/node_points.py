@@ -47,8 +47,9 @@ def measured_points(
     choices: the knobs of the templates (empty), an alternative for all such nodes, or each node's best alternative, if
     it has one. Returns an empty mapping also for large networks, and with one virtual thread.
 
-    `kernels`: the kernels of all nodes. `program_of` links a program from the knobs of all nodes, with an instruction
-    group for each node; the program's constants may be zeros. Tuning records are ignored. Raises UnfitNodeError."""
+    `kernels`: the kernels of all nodes. `virtual_threads`: largest number of copies of a buffer. `program_of` links a
+    program from the knobs of all nodes, with an instruction group for each node; the program's constants may be zeros.
+    Tuning records are ignored. Raises UnfitNodeError."""
     if virtual_threads == 1 or sum(len(several) for several in kernels.values()) > MOST_KERNELS:
         return {}
     nodes = {
@@ -88,7 +89,8 @@ def _other_choices(
     config: Config, nodes: Mapping[str, Sequence[Kernel]], virtual_threads: int
 ) -> list[Points]:
     """At most two alternative choices of knobs for all `nodes`: knobs without double buffering; and the knobs that
-    would be best if the batch of each kernel were multiplied by the number of the node's kernels, where these fit.
+    would be best if the batch of each kernel were multiplied by the number of the node's kernels, with at most
+    `virtual_threads` copies of each buffer. A choice is left out if no knobs fit some kernel.
     """
 
     @cache

@@ -168,12 +168,12 @@ def compile_kernels(
     knobs: ChosenKnobs[Any] | None = None,
     told: Progress | None = None,
 ) -> Network:
-    """Compile an ONNX model (a path, or its bytes), or a graph that `import_graph` would make, into a network.
+    """Compile an ONNX model (a path, or its bytes), or a graph of `import_graph`, into a network of the given `form`.
 
     A dynamic first dimension of the inputs becomes `batch`. Without `fusion` every operator is a kernel of its own.
     `dump_passes` is a folder for the graph after every pass and every kernel before and after its schedule. Equal
     programs become one kernel. `knobs` chooses recorded knobs (None: defaults), and collects which records it applied
-    and ignored. `told` is called with the number of finished kernels and of all kernels. Raises UserError.
+    and ignored. `told` is called after each kernel with the number of finished and of all kernels. Raises UserError.
     """
     from .graph.storage_plan import check_plan, plan_storage
     from .kernel_forms import LoweredNetwork
@@ -202,7 +202,7 @@ def compile_kernels(
 def compile_kernel(
     program: Program, form: Form[Any, Network], *, operator: str | None = None, operations: int = 0
 ) -> Network:
-    """Compiles a single scheduled program as a network, whose inputs and outputs are the program's parameters.
+    """Compiles a scheduled program as a network of the given `form`; its inputs and outputs are the parameters.
 
     `operator`: name of the network and its launch, by default the program's. `operations`: number of its arithmetic
     operations. Raises UserError.
@@ -225,9 +225,9 @@ def compile_kernel(
 def network_workloads(
     lowering: Lowering[Any], model: Source, *, batch: int = 1, fusion: bool = True
 ) -> list[tuple[str, Any]]:
-    """(Name, workload) of each tunable node of a network, in the graph's order. Raises UserError for an illegal model.
+    """(Name, workload) of each tunable node of a network for the target of `lowering`, in the graph's order.
 
-    A node that can be lowered in several ways has a pair for each way; the default comes first.
+    A node that can be lowered in several ways has a pair for each way; the default comes first. Raises UserError.
     """
     graph = import_graph(lowering.rules, model, batch=batch, fusion=fusion)
     found = ((node, lowering.methods(graph, node)) for node in graph.nodes)
@@ -237,8 +237,8 @@ def network_workloads(
 def import_graph(
     rules: GraphRules, model: Source, *, batch: int = 1, fusion: bool = True, dump: Dump | None = None
 ) -> Graph:
-    """Reads and imports a model, fuses nodes, and makes the graph legal for a target. Returns the graph of the model's
-    kernels, with layouts. `dump` gets the graph after every pass. Raises ModelError.
+    """Reads and imports a model, fuses nodes (with `fusion`), and makes the graph legal for a target's `rules`. Returns
+    the graph of the model's kernels, with layouts. `dump` gets the graph after every pass. Raises ModelError.
 
     Targets with a `channel_block` compute fully quantized models in integers. All other models are computed in floats;
     there, QuantizeLinear and DequantizeLinear both round as in the model.

@@ -33,7 +33,7 @@ class AcceleratorNetwork:
     into a program.
 
     `virtual_threads`: copies of each scratchpad buffer, which overlap loads and computation. `schedule_cache`: cache of
-    lowered kernels of this and other networks and machines.
+    scheduled and lowered kernels of this and other networks and machines.
     """
 
     config: Config

@@ -51,7 +51,7 @@ class Gpt(nn.Module):
 
 
 def fitted() -> Gpt:
-    """A network whose last layer is fitted so that it predicts the next letter of `SENTENCE`."""
+    """A network whose last layer is fitted so that it predicts, after each letter of `SENTENCE`, the next one."""
     network, ids = Gpt(), np.array([[LETTERS.index(letter) for letter in SENTENCE]])
     spec = {"states": {"ids": nn.spec.Tensor(ids[:, :-1].shape, "int64")}}
     with vdla.compile(network.export(spec), target="llvm") as reader:

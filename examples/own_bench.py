@@ -32,8 +32,8 @@ BUFFERS = ("one", "two")
 @cocotb.parametrize(buffers=BUFFERS, chance=CHANCES)
 async def product(dut, buffers, chance):
     """Runs a compiled program once on the RTL `dut`, and compares all of Y with the expected result. `buffers` chooses
-    the program: "one" or "two" copies of each buffer. Each channel of the memory pauses in a cycle with probability
-    `chance`.
+    the program: "one" or "two" copies of each buffer. Each AXI channel (addresses, data, responses) pauses in a cycle
+    with probability `chance`.
     """
     folder = Path(os.environ["FOLDER"])
     program = vdla.load_program(folder / f"{buffers}.vdla")

@@ -18,7 +18,7 @@ import vdla
 
 FRACTION = 8
 LARGEST = (1 << 15) - 1
-"""Inputs are clipped to +-LARGEST / 2^FRACTION = +-128; beyond, gelu(x) is x or 0."""
+"""Inputs are clipped to +-LARGEST / 2^FRACTION, nearly +-128, where gelu(x) is x or 0."""
 EDGE = round(1.769 * 2**0.5 * (1 << FRACTION))
 """The constant -b times sqrt 2, since the polynomial here reads x instead of x / sqrt 2; FRACTION fractional bits."""
 CURVE = round(0.2888 / 2 * (1 << 12))
@@ -27,7 +27,9 @@ ONE = 1 << 15
 
 
 def compute(left: np.ndarray, right: np.ndarray) -> np.ndarray:
-    """GELU of each number of the array `left`; `right` is ignored."""
+    """GELU of each number of the array `left`; argument and result are fixed-point numbers with FRACTION fractional
+    bits. `right` is ignored.
+    """
     x = np.clip(left, -LARGEST, LARGEST)
     below = np.minimum(np.abs(x), EDGE) - EDGE
     curve = ONE - ((below * below * CURVE) >> 13)
@@ -35,7 +37,7 @@ def compute(left: np.ndarray, right: np.ndarray) -> np.ndarray:
 
 
 def simulate(left: int, right: int) -> int:
-    """GELU of the number `left`; `right` is ignored."""
+    """GELU of the fixed-point number `left`, with FRACTION fractional bits like the result; `right` is ignored."""
     x = min(max(left, -LARGEST), LARGEST)
     distance = abs(x) if abs(x) < EDGE else EDGE
     curve = ONE - (((EDGE - distance) * (EDGE - distance) * CURVE) >> 13)
@@ -79,7 +81,7 @@ class GeluLane(wiring.Component):
 
 
 def expression(left, right):
-    """GELU as an expression of the loop IR, with which `tensorize` matches loops."""
+    """GELU of `left` as an expression of the loop IR, with which `tensorize` matches loops; `right` is ignored."""
     x = vdla.minimum(vdla.maximum(left, -LARGEST), LARGEST)
     size = vdla.maximum(x, x * -1)
     below = vdla.minimum(size, EDGE) - EDGE
@@ -100,7 +102,9 @@ GELU = vdla.AluInstruction(
 
 
 def schedule(machine: vdla.Config, rows: int) -> vdla.Schedule:
-    """A schedule of Y = round(gelu(X / 256) x scale) as int8, for int32 vectors X; the scales are in P."""
+    """A schedule of Y = clip(round((256 gelu(X / 256) + bias) x scale)), int8. X has `rows` int32 vectors of
+    `block_out` numbers; P has a bias and the bits of a float32 scale for each lane.
+    """
     shape = (1, rows, 1, machine.block_out)
     x, p = vdla.placeholder("X", shape, "int32"), vdla.placeholder("P", (1, 2, machine.block_out), "int32")
     g = vdla.compute("G", shape, lambda o, m, b, j: expression(x[o, m, b, j], 0))
@@ -118,7 +122,7 @@ def schedule(machine: vdla.Config, rows: int) -> vdla.Schedule:
 
 
 def main() -> None:
-    """Extend `vta`, run the unit on numbers from -8 to 8, and print error, cycles and area."""
+    """Extend the preset `vta`, run the unit on numbers from -8 to 8, and print error, cycles and area."""
     machine = vdla.extend("vta", GELU)
     rows = 256
     x = np.linspace(-8 * 256, 8 * 256, rows * machine.block_out).astype(np.int32).reshape(1, rows, 1, -1)

@@ -43,8 +43,8 @@ XOR = vdla.AluInstruction(
 
 
 def schedule(machine: vdla.Config, blocks: int, rows: int) -> vdla.Schedule:
-    """A schedule of Y = round((A XOR B) x scale) as int8. A and B are int32, the scales are in P; each has vectors of
-    `block_out` lanes.
+    """A schedule of Y = clip(round(((A XOR B) + bias) x scale)), int8. A and B are int32: `blocks` times `rows` vectors
+    of `block_out` lanes. P has the biases and the bits of the float32 scales of each block.
     """
     lanes = machine.block_out
     shape = (blocks, rows, 1, lanes)
@@ -67,7 +67,7 @@ def schedule(machine: vdla.Config, blocks: int, rows: int) -> vdla.Schedule:
 
 
 def main() -> None:
-    """Extend `tiny`, run the expression, and print what the instruction costs."""
+    """Extend `tiny`, check the simulated result, and print the cycles and the number of XOR instructions."""
     tiny = vdla.config("tiny")
     machine = vdla.extend(tiny, XOR)
     blocks, rows = 4, 16

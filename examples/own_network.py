@@ -17,7 +17,7 @@ SIZE, FILTERS = 22, 32
 
 
 def pictures(count: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """`count` noisy pictures, float32 (count, 1, SIZE, SIZE) from 0 to 1, and the number of the shape on each."""
+    """`count` noisy pictures, float32 (count, 1, SIZE, SIZE) from 0 to 1, and their shapes as indices of SHAPES."""
     random = np.random.default_rng(seed)
     labels = random.integers(0, len(SHAPES), count)
     y, x = np.mgrid[:SIZE, :SIZE][:, None] - random.uniform(9, 13, (2, count, 1, 1))
@@ -35,7 +35,9 @@ def pictures(count: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def features(images: np.ndarray, filters: np.ndarray) -> np.ndarray:
-    """The first layers of the network in numpy: a 5x5 convolution, a rectifier, means of 6x6 elements."""
+    """The first layers of the network in numpy: a convolution of `images` with the 5x5 `filters` (FILTERS, 1, 5, 5), a
+    rectifier, and means of 6x6 elements. Returns a row of numbers for each image.
+    """
     patches = np.lib.stride_tricks.sliding_window_view(images[:, 0], (5, 5), axis=(1, 2))
     active = np.maximum(np.tensordot(patches, filters[:, 0], ((3, 4), (1, 2))), 0)
     return active.reshape(-1, 3, 6, 3, 6, FILTERS).mean((2, 4)).transpose(0, 3, 1, 2).reshape(len(images), -1)

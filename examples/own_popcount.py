@@ -55,8 +55,8 @@ class BinaryLane(wiring.Component):
 
 
 def expression(left, right):
-    """The dot product of two words as an expression, with which `tensorize` matches loops. The ones of the XOR are
-    counted by adding neighbouring counts of 1, 2, 4, 8 and 16 bits.
+    """The dot product of the words `left` and `right` as an expression, with which `tensorize` matches loops. The ones
+    of their XOR are counted by adding neighbouring counts of 1, 2, 4, 8 and 16 bits.
     """
     v = left ^ right
     v = v - ((v >> 1) & 0x55555555)
@@ -77,8 +77,9 @@ BINARY = vdla.AluInstruction(
 
 
 def binary_layer(machine: vdla.Config, outputs: int, words: int) -> vdla.Schedule:
-    """A schedule of Y = clip(sum over words of X . W): X[word, lane] holds the same word for all lanes, W is
-    [block of outputs, word, lane].
+    """A schedule of Y = clip(round((sum over words of X . W + bias) x scale)), int8, for a layer of `outputs` numbers
+    and 32 x `words` inputs. X[word, lane] holds the same word for all lanes, W is [block of outputs, word, lane], and P
+    has the biases and the bits of the float32 scales.
     """
     lanes = machine.block_out
     blocks = outputs // lanes
@@ -116,7 +117,9 @@ def binary_layer(machine: vdla.Config, outputs: int, words: int) -> vdla.Schedul
 
 
 def int8_layer(machine: vdla.Config, outputs: int, inputs: int) -> vdla.Schedule:
-    """A schedule of the layer of `binary_layer` for the array, with an int8 for each number."""
+    """A schedule for the array of the layer that `binary_layer` computes, of `inputs` and `outputs` numbers. Each input
+    and each weight is an int8, +1 or -1.
+    """
     n = machine.block_in
     blocks, depth = outputs // machine.block_out, inputs // n
     x = vdla.placeholder("X", (1, depth, 1, n), "int8")
@@ -160,7 +163,7 @@ def main() -> None:
     p = np.stack([np.zeros(scale.shape, np.int32), scale.view(np.int32)], 1)
 
     def words(signs: np.ndarray) -> np.ndarray:
-        """Packs the signs of 32 numbers along the last axis into each int32 word."""
+        """Packs the signs of 32 numbers along the last axis into each int32 word: 1 for a negative number."""
         return np.packbits(signs < 0, axis=-1, bitorder="little").view(np.int32)
 
     by_word = words(weights).reshape(outputs // lanes, lanes, -1, 1).transpose(0, 2, 3, 1)

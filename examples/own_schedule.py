@@ -58,7 +58,7 @@ def schedule(size: tuple[int, int, int], tile: tuple[int, int, int], *, hide: bo
 
 
 def example(size: tuple[int, int, int]) -> tuple[dict[str, np.ndarray], np.ndarray]:
-    """Returns random inputs by name, and the expected result Y, computed by numpy."""
+    """Returns random inputs by name, and the expected result Y, computed by numpy. `size`: as for `schedule`."""
     columns, rows, depth = size
     random = np.random.default_rng(0)
     x = random.integers(-128, 128, (rows, depth, 1, N), np.int8)

@@ -27,7 +27,7 @@ BUDGET = 40
 
 
 def main() -> None:
-    """Print the Pareto front of latency and area, and why its fastest machine beats `tiny`."""
+    """Print the five fastest machines of the Pareto front of latency and area, and why the fastest beats `tiny`."""
     calibration, _ = pictures(64, seed=2)
     model = vdla.quantize(network(), {"image": calibration}).content
     area = next(row["first"] for row in vdla.compare("tiny", "tiny", model).rows if row["name"] == "area")
@@ -47,7 +47,7 @@ def main() -> None:
 
 
 def field(machine: vdla.Config, name: str) -> object:
-    """The value of the field `name` of a configuration or of its memory."""
+    """The value of the field `name` of the configuration `machine` or, if it has no such field, of its memory."""
     return getattr(machine, name) if hasattr(machine, name) else getattr(machine.memory, name)
 
 

@@ -37,7 +37,9 @@ class AxiRouter(wiring.Component):
         self._channels = [getattr(self, name) for name in ports]
 
     def elaborate(self, platform: object) -> Module:
-        """Builds a register for each direction's address, and FIFOs that keep the order of the bursts."""
+        """Builds a register for each direction's address, and FIFOs with the channel numbers of the outstanding bursts,
+        in the order of the bursts.
+        """
         m = Module()
         master, channels = self.master, self._channels
         orders = {}
@@ -75,8 +77,8 @@ class AxiRouter(wiring.Component):
         return Array([getattr(port, signal) for port in self._channels])[channel]
 
     def _route_addresses(self, m: Module, name: str, orders: list[fifo.SyncFIFO]) -> None:
-        """Builds the register of the address channel `name` ("ar" or "aw"); `orders`: the FIFOs that get the numbers of
-        the channels.
+        """Adds to `m` the register of the address channel `name` ("ar" or "aw"); `orders`: the FIFOs that get, for each
+        accepted burst, the number of its memory channel.
         """
         master, shift, bits = self.master, self._piece_bits, self._channel_bits
         valid, where = Signal(name=f"{name}_valid"), Signal(bits, name=f"{name}_channel")

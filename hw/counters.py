@@ -38,7 +38,9 @@ _STALLS = (
 
 
 def _category(unit: Unit, activity: Activity) -> str:
-    """The name of the simulator's category (`vdla.sim.CATEGORIES`) for `activity` of `unit`."""
+    """The name of the simulator's category (`vdla.sim.CATEGORIES`) for `activity` of `unit`: the lower-case name of the
+    activity, or "token:QUEUE" or "full:QUEUE" for a stall on the token queue named QUEUE.
+    """
     if activity.name.startswith(("TOKEN_", "FULL_")):
         kind, _, side = activity.name.lower().partition("_")
         for queue in TOKEN_QUEUES:
@@ -51,7 +53,7 @@ def _category(unit: Unit, activity: Activity) -> str:
 
 
 def activities(unit: Unit) -> tuple[Activity, ...]:
-    """The activities of `unit` that have a counter."""
+    """The activities of `unit` that have a counter, causes of stall last."""
     return (*(_COMPUTE if unit is Unit.COMPUTE else (Activity.BUSY,)), *_STALLS)
 
 
@@ -87,7 +89,7 @@ class Counters(wiring.Component):
     """
 
     def __init__(self, *, config: Config) -> None:
-        """`config` determines the widths of the fields of a burst."""
+        """`config` determines the widths of the fields of the inputs `read_burst` and `write_burst`."""
         self._config = config
         super().__init__(
             {

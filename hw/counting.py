@@ -28,5 +28,5 @@ def will_be_some(count: Signal, *, up: Value, down: Value) -> Value:
 
 
 def following(place: Signal, places: int) -> Value:
-    """The index after `place` in a ring buffer of `places` entries."""
+    """The index after `place` in a ring buffer of `places` entries: 0 after the last one."""
     return Mux(place == places - 1, 0, place + 1)

@@ -168,7 +168,8 @@ def longest_beats(config: Config) -> int:
 
 def burst_layout(config: Config) -> data.StructLayout:
     """One burst: `address` of its first data byte; number of `beats`, counted from the bus word of that byte; number of
-    data `bytes`, for the counters; `kind` of data. The AXI address is `address` rounded down to a bus word.
+    data `bytes`, for the counters; `kind` of data. The AXI address is register BASE plus `address`, rounded down to a
+    bus word.
     """
     most = longest_beats(config)
     return data.StructLayout(

@@ -32,7 +32,7 @@ def instruction_layout(config: Config, name: str) -> data.FlexibleLayout:
 
 
 def uop_layout(config: Config) -> data.FlexibleLayout:
-    """The layout of a micro-op."""
+    """The layout of a micro-op, a word of `config.uop_bytes` bytes."""
     return layout_of(uop_fields(config), 8 * config.uop_bytes)
 
 

@@ -69,7 +69,8 @@ class LoadUnit(wiring.Component):
         self, m: Module, begin: Value, requests: ReadRequests
     ) -> tuple[Value, Value, data.View, Value]:
         """Decodes the head instruction. A load becomes runs, the ranges of bytes that `requests` reads, and a job for
-        the writer, which puts the bytes into a scratchpad. A CONFIG writes its register.
+        the writer, which puts the bytes into a scratchpad. A CONFIG writes its register. `begin`: the head instruction
+        begins in this cycle.
 
         Returns (whether the head is a CONFIG; whether a job starts in this cycle; the job; whether a multiplication is
         in progress that computes the length of a LOAD.PATCH's rows, during which no instruction may begin).
@@ -130,7 +131,8 @@ class LoadUnit(wiring.Component):
     ) -> tuple[Value, Value]:
         """Decodes a LOAD.PATCH: drives `job` and the runs of `requests`. A multiplier first computes the length of the
         load's rows, which takes several cycles; meanwhile registers hold the fields of the instruction, and the load
-        starts afterwards. `bits`: value of register PATCH.
+        starts afterwards. `begin`: the instruction begins in this cycle. `head`: its fields. `bits`: value of register
+        PATCH.
 
         Returns (whether the load starts in this cycle; whether the multiplication is in progress, so that no
         instruction may begin).
@@ -338,8 +340,8 @@ class LoadUnit(wiring.Component):
         that begins during a load adds to the counts of the youngest load, which are therefore in registers. A small
         memory keeps the counts of older loads.
 
-        `is_config`: the head instruction is a CONFIG. `last_step`: the oldest load does its last step in this cycle, so
-        it ends in the next.
+        `issue`: begins the head instruction. `is_config`: the head instruction is a CONFIG. `last_step`: the oldest
+        load does its last step in this cycle, so it ends in the next.
         """
         config = self._config
         bits = token_bits(config)

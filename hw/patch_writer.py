@@ -260,7 +260,7 @@ class PatchWriter(wiring.Component):
         rows = [Signal(row, name=f"row_{k}", reset_less=True) for k in range(1, 4)]
 
         def clipped(value: Value) -> Value:
-            """A signed number of lanes, clipped to 0 .. block_in."""
+            """`value`, a signed number of lanes, clipped to 0 .. block_in."""
             return Mux(value < 0, 0, Mux(value > block, block, value))
 
         before, behind = clipped(-first_2), clipped(rows[1].row_bytes - first_2)

@@ -18,7 +18,7 @@ _COUNT_BITS = 16
 """Width in bits of a row's length in elements."""
 
 _ELEMENT_BITS = 12
-"""Binary logarithm of an element's size in bytes for which lengths have room at least."""
+"""Widths of lengths suffice for elements of at least 2^_ELEMENT_BITS bytes, also on machines with smaller ones."""
 
 
 def length_bits(config: Config) -> int:

@@ -101,7 +101,9 @@ def place(
 
 
 def flat_members(signature: wiring.Signature, of: object) -> Iterable[tuple[str, wiring.Flow, Value]]:
-    """Yields (name, direction, value) for each signal of the interface `of`; names are paths joined by underscores."""
+    """Yields (name, direction, value) for each signal of the object `of`, whose interface is `signature`; a name is the
+    path of the member, joined by underscores, such as "job_payload".
+    """
     for path, member, value in signature.flatten(of):
         signal = value.as_value() if isinstance(value, ValueCastable) else value
         if isinstance(signal, Value):

@@ -35,7 +35,7 @@ class Port:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VerilogModule:
-    """Verilog text and the ports of its top module."""
+    """Verilog `text` and the `ports` of its top module, clock and reset left out."""
 
     text: str
     ports: tuple[Port, ...]
@@ -80,7 +80,8 @@ def _component_module(component: wiring.Component, name: str, report: Callable[[
 
 
 def _rtlil(component: wiring.Component, name: str, shared: SharedModules) -> str:
-    """RTLIL of a component by Amaranth, but without the initial values of memories that are all zeros.
+    """RTLIL of a component by Amaranth, as module `name`, but without the initial values of memories that are all zeros
+    and without the modules that it shares with others, whose text goes to `shared`.
 
     Amaranth writes every bit of an initial value separately, and Yosys a line for each word, which takes minutes for
     large scratchpads. `_with_zeros` writes a loop instead.
@@ -165,8 +166,8 @@ _EMPTY = re.compile(r"  (?:wire|reg) \[-1:0\] (\\\S+ |\w+);")
 
 
 def _without(line: str, name: str) -> str:
-    """`line` with the zero-bit signal `name` removed from its concatenations; raises ValueError if `line` also uses it
-    elsewhere.
+    """`line` with the zero-bit signal `name` removed from concatenations of two or more parts; raises ValueError if
+    `line` also uses the signal elsewhere.
     """
     exact = rf"(?<![\w$.\\]){re.escape(name)}(?![\w$])"
     line = re.sub(rf"(?<=[{{,]) {exact}\s*,", "", line)
@@ -177,7 +178,7 @@ def _without(line: str, name: str) -> str:
 
 
 def _has_default(lines: list[str], indent: int) -> bool:
-    """Whether the case statement at `indent` that contains the last of `lines` has a default."""
+    """Whether the case statement that ends after `lines`, and that is indented by `indent` spaces, has a default."""
     for line in reversed(lines):
         stripped = line.lstrip()
         depth = len(line) - len(stripped)

@@ -18,8 +18,8 @@ class WideWalk(wiring.Component):
     - `start`: loads the three numbers. `next`: moves to the next step.
     - `is_data`, `next_is_data`, `first_is_data`: the current step takes data, the step after it takes data, the first
       step takes data.
-    - `first_room`, `room`: inputs, the largest number of data elements that the first step may take, and that the step
-      after the current one may take.
+    - `first_room`, `room`: inputs, the largest numbers of data elements that the first step (`first_room`) and the step
+      after the current one (`room`) may take.
     - `taken`: number of elements in the current step.
     - `phase_last`: the current step is the last one of its phase (pads or data). `ends`: it is the last step of all.
     """

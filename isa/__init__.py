@@ -78,7 +78,9 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> object:
-    """Imports a name when it is first used, so that a command that prints its help does not import numpy."""
+    """Imports `name`, one of the names in _HOMES, when it is first used, so that a command that prints its help does
+    not import numpy. Raises AttributeError for any other name.
+    """
     for home, names in _HOMES.items():
         if name in names:
             value = getattr(import_module(home, __name__), name)

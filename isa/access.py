@@ -93,7 +93,9 @@ class Trace:
 def start_trace(
     config: Config, image: NDArray[np.uint8], uop: NDArray[np.unsignedinteger] | None = None
 ) -> Trace:
-    """The state at launch: registers are zero; the micro-op scratchpad is `uop` (uop_depth,), by default zeros."""
+    """The state at launch: registers are zero; DRAM is `image`; the micro-op scratchpad is a copy of `uop`
+    (uop_depth,), by default zeros.
+    """
     return Trace(
         config=config,
         image=image,
@@ -185,8 +187,8 @@ def _dram(
 
 
 def _shape(values: Values) -> tuple[int, int]:
-    """Size of the block of scratchpad elements that a load writes, pads included: (rows, columns); (0, 0) if x_size is
-    0.
+    """Size of the block of scratchpad elements that a load with the fields `values` writes, pads included: (rows,
+    columns); (0, 0) if x_size is 0.
     """
     if values["x_size"] == 0:
         return 0, 0
@@ -221,8 +223,9 @@ def _load(trace: Trace, kind: str, values: Values) -> Iterator[Access]:
 
 
 def loaded_elements(config: Config, kind: str, values: Values) -> tuple[Indices, Indices]:
-    """Returns two arrays, int64 (n,), for the data elements of a load (not pads): scratchpad indices and DRAM byte
-    addresses. `kind`: kind of the elements, for example "inp" or "par" (`Config.element_bytes`).
+    """Returns two arrays, int64 (n,), for the n data elements (not pads) of a load with the fields `values`: scratchpad
+    indices, and addresses of first bytes in DRAM. `kind`: kind of the elements, for example "inp" or "par"
+    (`Config.element_bytes`).
     """
     size = config.element_bytes(kind)
     _, columns = _shape(values)
@@ -293,10 +296,11 @@ def _steps(count: int, stride: int) -> Indices:
 
 
 def _operand(trace: Trace, values: Values, column: int, name: str, base: int, limit: int, of: str) -> Indices:
-    """Returns the distinct indices of the elements that all operations of an instruction use as operand `name` (dst,
-    src or wgt). `column`: position of this operand in a decoded micro-op (0, 1 or 2). `base`: number from the operand's
-    base register, which is added to every index. `limit`: number of elements in the memory; raises AccessError if an
-    index is not below it. `of`: the noun for such an element in the error message, for example "accumulator".
+    """Returns the distinct indices of the elements that all operations of an instruction (fields `values`), executed in
+    the state `trace`, use as operand `name` (dst, src or wgt). `column`: position of this operand in a decoded micro-op
+    (0, 1 or 2). `base`: number from the operand's base register, which is added to every index. `limit`: number of
+    elements in the memory; raises AccessError if an index is not below it. `of`: the noun for such an element in the
+    error message, for example "accumulator".
     """
     begin, end = values["uop_bgn"], values["uop_end"]
     outer, inner = values[f"{name}_factor_out"], values[f"{name}_factor_in"]
@@ -315,8 +319,8 @@ def _operand(trace: Trace, values: Values, column: int, name: str, base: int, li
 
 
 def _empty(trace: Trace, values: Values) -> bool:
-    """Whether a compute instruction has no operations. Raises AccessError for micro-ops out of bounds, UnknownMicroOps
-    for unknown micro-ops.
+    """Whether a compute instruction (fields `values`), executed in the state `trace`, has no operations. Raises
+    AccessError for micro-ops out of bounds, UnknownMicroOps for unknown micro-ops.
     """
     begin, end = values["uop_bgn"], values["uop_end"]
     if not values["iter_out"] or not values["iter_in"] or end <= begin:
@@ -447,7 +451,9 @@ def _store_post(trace: Trace, values: Values) -> Iterator[Access]:
 
 
 def _rows(trace: Trace, values: Values) -> Iterator[Access]:
-    """The access of ROWS to the accumulators. Also checks the limits of row length and row entries."""
+    """Yields the access of ROWS to the accumulators, a read; nothing if y_size or x_size is 0. Raises AccessError for
+    rows that are too long and for row entries that do not exist.
+    """
     if values["y_size"] == 0 or values["x_size"] == 0:
         return
     elements = values["y_size"] * trace.config.block_out
@@ -466,9 +472,9 @@ def _row_entries(trace: Trace, values: Values) -> None:
 
 
 def _read_accumulators(trace: Trace, values: Values) -> Access:
-    """The accumulators that a STORE.POST or ROWS reads. The instruction reads one window for each of its vectors.
+    """The accumulators that a STORE.POST or ROWS (fields `values`) reads, one window for each of its vectors.
     Register ADDRESS gives the strides from window to window; register WINDOW gives the size of a window and the strides
-    inside it.
+    inside it. Raises AccessError for a window that begins out of bounds, and for a stride that is too large.
     """
     config, address, window = trace.config, trace.registers["ADDRESS"], trace.registers["WINDOW"]
     loops = (
@@ -515,7 +521,7 @@ def _chained(config: Config, values: Values) -> Access:
 
 
 def _reads_own_outputs(values: Values, first: int, pitch: int, width: int) -> bool:
-    """Whether a vector's operand is the output of an earlier vector of the same instruction.
+    """Whether a vector's operand is the output of an earlier vector of the same STORE.POST (fields `values`).
 
     Row y writes output vectors dram_base + y * x_stride + x. Its operands are the vectors `first` + y * pitch + x, or,
     with `width` 1, the vector `first` + y * pitch for the whole row.

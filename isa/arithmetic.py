@@ -105,8 +105,8 @@ def rescale(
     """Stage B (the operation after requantization) without operand: converts `values` (int8) to another scale; `ratio`
     = old scale / new scale.
 
-    Equals stage A (requantization) applied to ``values - zero_point_in``. With ``low = zero_point`` it includes a ReLU
-    between the two quantizations.
+    Equals stage A (requantization) applied to ``values - zero_point_in``, with the new `zero_point` and the result's
+    limits `low` and `high`. With ``low = zero_point`` it includes a ReLU between the two quantizations.
     """
     return requantize(values.astype(np.int32) - zero_point_in, ratio, zero_point, low, high)
 
@@ -119,7 +119,7 @@ def combine_add(
     high: int = INT8_HIGH,
 ) -> Int8Array:
     """Stage B (the operation after requantization), ADD: ``clamp(rne(fma(a, ratio_a, fma(b, ratio_b, offset))), low,
-    high)``; rne rounds half to even.
+    high)``; rne rounds half to even. `constants` has the ratios and the offset (`add_constants`).
 
     `first` and `second` are int8 in the stored domain (int8; uint8 values less 128), in the order of the ONNX node's
     inputs (the order of the two fused multiply-adds decides last bits). For uint8 models, a and b are the stored values
@@ -176,11 +176,11 @@ def add_constants(
     zero_point: int,
     unsigned: bool,
 ) -> AddConstants:
-    """The constants of `combine_add` for the quantizations of two inputs and of the output.
+    """The constants of `combine_add` for the quantizations of inputs a and b and of the output (`scale`, `zero_point`).
 
-    Zero points are in the stored domain (int8; uint8 values less 128). With zero points in the model's own dtype,
-    ``offset = zero_c - fma(ratio_a, zero_a, ratio_b * zero_b)``, as the compiler of ONNX Runtime contracts the formula.
-    Raises `ScaleError` for a scale or ratio out of range.
+    `unsigned`: the model's dtype is uint8. Zero points are in the stored domain (int8; uint8 values less 128). With
+    zero points in the model's own dtype, ``offset = zero_c - fma(ratio_a, zero_a, ratio_b * zero_b)``, as the compiler
+    of ONNX Runtime contracts the formula. Raises `ScaleError` for a scale or ratio out of range.
     """
     shift = UNSIGNED_OFFSET if unsigned else 0
     ratio_a = rescale_ratio(scale_a, scale)
@@ -193,7 +193,9 @@ def add_constants(
 def multiply_ratio(
     scale_a: float | np.float32, scale_b: float | np.float32, scale: float | np.float32
 ) -> np.float32:
-    """The ratio of `combine_multiply`: float32 ``(scale_a * scale_b) / scale``."""
+    """The ratio of `combine_multiply`: float32 ``(scale_a * scale_b) / scale``, where `scale` is the output's. Raises
+    `ScaleError` for a scale or ratio out of range.
+    """
     product = checked_scale(scale_a) * checked_scale(scale_b)
     return _checked_ratio(product / checked_scale(scale))
 
@@ -202,7 +204,7 @@ def average_pool_scale(
     input_scale: float | np.float32, output_scale: float | np.float32, count: int
 ) -> np.float32:
     """The scale of `requantize` for an average: float32 ``input_scale / (output_scale * count)``, for sums of `count`
-    differences from the zero point.
+    differences from the zero point. Raises `ScaleError` for a scale, count or result out of range.
     """
     if count < 1:
         raise ScaleError(f"an average over {count} values is undefined; the window must hold at least one")
@@ -210,7 +212,9 @@ def average_pool_scale(
 
 
 def rescale_ratio(input_scale: float | np.float32, output_scale: float | np.float32) -> np.float32:
-    """The ratio of `rescale` and `combine_add`: float32 ``input_scale / output_scale``."""
+    """The ratio of `rescale` and `combine_add`: float32 ``input_scale / output_scale``. Raises `ScaleError` for a scale
+    or ratio out of range.
+    """
     return _checked_ratio(checked_scale(input_scale) / checked_scale(output_scale))
 
 

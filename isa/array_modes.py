@@ -84,7 +84,7 @@ class ArrayMode:
         return config.position_inputs if self.by_lane else 1
 
     def vectors(self, config: Config) -> int:
-        """Number of neighbouring input vectors that an operation reads from one memory."""
+        """Number of neighbouring input vectors that an operation reads, all of them from the same memory."""
         return self.positions * self.position_vectors(config)
 
     def operations(self, config: Config) -> int:
@@ -119,8 +119,8 @@ class ArrayMode:
         return self.positions * config.position_inputs * config.position_outputs
 
     def row(self, config: Config, place: int, part: int) -> int:
-        """Index of the row of weights by which an operation multiplies its input vector number `place`, counted within
-        the operation's group of rows.
+        """Index, within the operation's group of rows of weights, of the row by which the operation multiplies the
+        vector number `place` (from 0) of the input vectors that the group is for.
 
         If an input vector has more elements than there are lanes, an operation multiplies only part number `part` of
         it, and each part has a row of its own. The rows of the parts alternate or, in a mode that `holds` (keeps the

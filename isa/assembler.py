@@ -34,7 +34,9 @@ _FIXED = ("opcode", "memory_type")
 
 @lru_cache(maxsize=64)
 def _table(config: Config) -> dict[tuple[int, int], Format]:
-    """The format of each instruction, by the values of its bits 0..2 (opcode) and bits 7..9 (memory type)."""
+    """The format of each instruction, by the values of its bits 0..2 (opcode) and bits 7..9 (memory type). A format
+    without memory type has an entry for each value of bits 7..9.
+    """
     table = {}
     for item in formats(config).values():
         kinds = range(8) if item.memory_type is None else (item.memory_type,)
@@ -43,13 +45,13 @@ def _table(config: Config) -> dict[tuple[int, int], Format]:
 
 
 def format_of(config: Config, low: int) -> Format | None:
-    """The format of the instruction whose lowest word is `low`; None if the word is no instruction."""
+    """The format of the instruction whose lowest 64-bit word is `low`; None if the word is no instruction."""
     return _table(config).get((low & 7, low >> 7 & 7))
 
 
 @lru_cache(maxsize=256)
 def used_bits(fields: tuple[Field, ...]) -> int:
-    """The mask of all bits that belong to `fields`."""
+    """An integer in which exactly the bits that belong to `fields` are 1; bit numbers count from the lowest word on."""
     mask = 0
     for item in fields:
         mask |= ((1 << item.width) - 1) << item.low
@@ -157,7 +159,9 @@ def _parse(
 
 
 def _line(words: list[str], config: Config) -> int:
-    """Encodes the instruction of one line of text, split into `words`, as one integer."""
+    """Returns the instruction of one line of text, split at blanks into `words`, as one integer of 128 or 256 bits.
+    Raises EncodingError.
+    """
     name = words[0]
     if name == ".word":
         digits = words[1] if len(words) == 2 else ""

@@ -289,7 +289,7 @@ def _touches(
 ) -> Iterator[Finding]:
     """Checks the memory accesses of all instructions. Yields findings of kind bounds, unchecked (unknown micro-ops),
     value (scales that are not finite) and race: of a load of parameters with an earlier store and, if no unit is
-    deadlocked, between units.
+    deadlocked, between units. `image`, `uop`: DRAM and micro-op scratchpad at launch. `ordering`: result of `order`.
     """
     trace = start_trace(program.config, image, uop)
     last = start_access(program.config, len(image))
@@ -371,8 +371,9 @@ def _unseen_text(program: _Decoded, index: int, item: Conflict) -> str:
 
 
 def _scales(program: _Decoded, trace: Trace, index: int) -> Iterator[Finding]:
-    """Checks that the scales which a LOAD.PAR loads are finite, and yields a finding for the first one that is not.
-    Checks only scales that are in the initial image, not those that the program stores.
+    """Checks that the scales which a LOAD.PAR, instruction number `index`, loads are finite, and yields a finding for
+    the first one that is not. Checks only scales that are still those of the initial image: `trace`, the state before
+    the instruction, tells which bytes the program has stored.
     """
     config, values = program.config, program.values[index]
     if values["x_size"] == 0:

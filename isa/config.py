@@ -326,8 +326,8 @@ def parse_config(text: str, where: str) -> Config:
 
 
 def load_config(name_or_path: str | Path, *, pipes: bool = True) -> Config:
-    """Reads a preset (`vta`, `osdi18`, `edge8`, `tiny`) or the TOML file at a path. `pipes`: the path may name a pipe,
-    whose data the call waits for. Raises ConfigError.
+    """Reads the preset of this name (`vta`, `osdi18`, `edge8`, `tiny`) or, for any other text, the TOML file at this
+    path. `pipes`: whether the path may name a pipe, whose data the call waits for. Raises ConfigError.
     """
     if str(name_or_path) in PRESETS:
         text = (resources.files("vdla.isa.presets") / f"{name_or_path}.toml").read_text(encoding="utf-8")

@@ -65,8 +65,8 @@ def _check_post_lanes(config: Config, value: object) -> None:
 
 
 def _check_chain(config: Config) -> None:
-    """Checks the size of the chain memory (on-chip buffer between layers). This comes before checks of other memories,
-    because the widths of input indices and micro-ops depend on it.
+    """Raises ConfigError for an illegal size of the chain memory (on-chip buffer between layers). Other memories are
+    checked later, because the widths of input indices and micro-ops depend on this size.
     """
     value, word = config.chain_buffer_bytes, config.chain_word_bytes
     if isinstance(value, bool) or not isinstance(value, int) or value < 0:
@@ -89,8 +89,8 @@ def _check_chain(config: Config) -> None:
 
 
 def _check_chain_indices(config: Config) -> None:
-    """Checks that `inp_base` is wide enough for the indices of the chain memory (on-chip buffer between layers). They
-    follow the indices of the input scratchpad, which must be checked before.
+    """Raises ConfigError unless `inp_base` is wide enough for the indices of the chain memory (on-chip buffer between
+    layers), which follow those of the input scratchpad. The size of that scratchpad must be checked before.
     """
     most, word = (1 << SRAM_BASE_BITS) - config.chain_base, config.chain_word_bytes
     if config.chain_depth > most:
@@ -139,7 +139,7 @@ def _check_buffers(config: Config) -> None:
 
 
 def _check_whole(config: Config, name: str, element: int) -> None:
-    """Checks that field `name`, the size of a memory, is a multiple of `element` bytes and at least one element."""
+    """Raises ConfigError unless field `name`, the size of a memory, is a positive multiple of `element` bytes."""
     value = getattr(config, name)
     if isinstance(value, bool) or not isinstance(value, int) or value < element or value % element:
         near = max(1, value // element if isinstance(value, int) else 1) * element

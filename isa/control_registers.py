@@ -26,4 +26,6 @@ COUNTERS_AT = 0x100
 CONTROL_BITS = ("LAUNCH", "CLEAR", "STOP")
 """Names of the bits of CONTROL, from bit 0 on: start a run, clear the error bit, stop the run."""
 STATUS_BITS = ("RUNNING", "DONE", "ERROR", "QUIET")
-"""Names of the bits of STATUS, from bit 0 on."""
+"""Names of the bits of STATUS, from bit 0 on: a run is in progress, a run has finished since the last launch, a memory
+response was an error, no memory access is outstanding.
+"""

@@ -151,7 +151,7 @@ def _source(instruction: AluInstruction) -> str:
 
 
 def find_instruction(reference: str, imports: bool = False) -> AluInstruction:
-    """Finds the custom instruction that `reference`, a text "module:NAME", names; configuration files use such texts.
+    """Returns the custom instruction that `reference`, a text "module:NAME", names; configuration files use such texts.
     Raises ConfigError if there is none.
 
     The module must be imported already, so that reading a configuration file cannot run code. With `imports`, this

@@ -17,8 +17,9 @@ from .widths import WORD_BITS
 
 
 def extension_of(name: str, values: Mapping[str, int]) -> str | None:
-    """The extension that an instruction needs for its format, for its ALU operation or for the register that it sets;
-    None if it needs none. Single fields may need other extensions (`lacking`).
+    """The extension that an instruction (format `name`, field values `values`) needs for its format, for its ALU
+    operation or for the register that it sets; None if it needs none. Single fields may need other extensions
+    (`lacking`).
     """
     if name == "ALU":
         return alu_extension(values["alu_opcode"])
@@ -90,8 +91,8 @@ def format_names(words: np.ndarray) -> list[str]:
 
 
 def decode_one(config: Config, *words: int) -> tuple[str, dict[str, int]]:
-    """Format name and field values of the instruction `words`. Raises EncodingError for bits that encode no
-    instruction.
+    """Format name and field values of the instruction `words` (64 bits each, lowest first). Raises EncodingError for
+    bits that encode no instruction.
     """
     name = format_names(np.array([words], dtype=np.uint64))[0]
     return name, unpack_fields(formats(config)[name].fields, join_words(words))

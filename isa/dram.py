@@ -21,8 +21,9 @@ class Controller:
     largest number of requests that wait at a bank, besides the request that the bank executes. `read_time`: longest
     time of reads while writes wait; `write_time`: longest time of writes while reads wait. `read_latency`,
     `write_latency`: time from a column command to its data at the controller's ports. `turnaround`: time from the end
-    of reads to the first write. `t_wtp`: time from a write command to a precharge. `zqcs_period`: clocks between two
-    calibrations. `read_fifo`, `write_fifo`: bus words that the FIFOs of the AXI bridge hold.
+    of reads to the first write. `t_wtp`: time from a write command to a precharge; `t_refi`: between two refreshes;
+    the other `t_` times are JEDEC's (`dram_parts.Times`). `zqcs_period`: clocks between two calibrations. `read_fifo`,
+    `write_fifo`: bus words that the FIFOs of the AXI bridge hold.
     """
 
     banks: int
@@ -98,8 +99,8 @@ def controller(
     bank_bytes: int | None = None,
     refresh: bool = True,
 ) -> Controller:
-    """Makes the controller for one or several chips of the part `name`, which work in parallel and get the same
-    commands.
+    """Returns the sizes and times of the controller for one or several chips of the part `name`, which work in parallel
+    and get the same commands.
 
     - `clock_mhz`: the controller's clock.
     - `width`: number of data lines of all chips together; must be that of 1, 2, 4, 8 ... chips (default: of one chip).
@@ -132,8 +133,8 @@ def controller(
 
     def clocks(ns: float, count: int = 0, *, phase: bool = True) -> int:
         """Least number of controller clocks that last at least `count` DRAM clocks and at least `ns` nanoseconds. A
-        controller clock has several phases, in each of which a command may be sent. With `phase`, the first command may
-        be in the last phase, so `ns` counts from there.
+        controller clock has several phases, in each of which a command may be sent. With `phase`, the nanoseconds count
+        from the last phase of the first clock, in which the first command may be; without it, from the clock's start.
         """
         late = clock * (1 - 1 / kind.phases) if phase else 0.0
         return max(ceil(count / kind.phases), ceil((ns + late) / clock))

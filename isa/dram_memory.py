@@ -191,9 +191,9 @@ def check_fits(config: Config, instructions: NDArray[np.uint64], image: NDArray[
 
 
 def with_part(config: Config) -> Memory:
-    """Completes the memory of a machine with a DRAM: sets the two latencies that the compiler and the sizes of FIFOs
-    are based on, to those of a read and of a write whose row must first be opened. The router of several channels adds
-    a cycle. Raises ConfigError if the part does not have the machine's bus width.
+    """Returns the memory of a machine with a DRAM, completed: the two latencies that the compiler and the sizes of
+    FIFOs are based on are those of a read and of a write whose row must first be opened. The router of several channels
+    adds a cycle. Raises ConfigError if the part does not have the machine's bus width.
     """
     numbers, memory = controller_of(config), config.memory
     if memory.bus_bytes != numbers.word_bytes:

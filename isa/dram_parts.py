@@ -143,7 +143,9 @@ def _sdr(rp: float, wr: float, rfc: float, ras: float | None = None, rrd: float 
 
 
 def _ddr3(rfc: Mapping[str, int], ras: float = 35.0) -> Mapping[str, Times]:
-    """Times of Micron's DDR3 by speed grade; `rfc`: clocks of a refresh by speed grade."""
+    """Times of Micron's DDR3 by speed grade, for the grades in `rfc`: clocks of a refresh by speed grade. `ras`:
+    nanoseconds from activate to precharge in the grade 1600.
+    """
     grades = {
         "800": (13.1, 50.0, 37.5),
         "1066": (13.1, 50.0, 37.5),
@@ -160,7 +162,9 @@ def _ddr3(rfc: Mapping[str, int], ras: float = 35.0) -> Mapping[str, Times]:
 
 
 def _ddr4(rfc: float, faw: Mapping[str, Limit], rrd: float) -> Mapping[str, Times]:
-    """Times of Micron's DDR4 by speed grade; `rfc`: nanoseconds of a refresh in mode 1x."""
+    """Times of Micron's DDR4 by speed grade. `rfc`: nanoseconds of a refresh in mode 1x. `faw`: window of four
+    activates by speed grade. `rrd`: least nanoseconds between activates of two banks.
+    """
     return {
         grade: Times(
             rp=13.5 if grade == "2666" else 13.32, rcd=13.5 if grade == "2666" else 13.32, wr=15.0,

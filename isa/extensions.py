@@ -206,7 +206,7 @@ def suited(config: Config) -> ByShape:
 
 
 def with_what_they_need(extensions: Collection[str]) -> tuple[str, ...]:
-    """Removes every extension whose required extension is missing or removed; the others keep their order."""
+    """Returns `extensions` without those whose required extension is missing or left out; the rest keep their order."""
     kept = tuple([name for name in extensions if EXTENSION_TABLE[name].needs in (None, *extensions)])
     return kept if len(kept) == len(extensions) else with_what_they_need(kept)
 

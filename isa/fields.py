@@ -30,7 +30,7 @@ class Field:
 
     @property
     def high(self) -> int:
-        """The number of the field's last bit."""
+        """The number of the field's highest bit."""
         return self.low + self.width - 1
 
     @property
@@ -45,7 +45,7 @@ class Field:
 
 
 def pack(start: int, *items: tuple[str, int]) -> tuple[Field, ...]:
-    """Fields `items` (name, width) from bit `start` on; a field that would cross words begins the next 64-bit word."""
+    """Unsigned fields `items` (name, width) from bit `start` on; one that would cross 64-bit words begins the next."""
     fields, low = [], start
     for name, width in items:
         if low // WORD_BITS != (low + width - 1) // WORD_BITS:
@@ -56,7 +56,7 @@ def pack(start: int, *items: tuple[str, int]) -> tuple[Field, ...]:
 
 
 def absent(config: Config, fields: Sequence[Field]) -> tuple[Field, ...]:
-    """The fields that must be 0 in programs for `config` because their extension is missing."""
+    """The members of `fields` that must be 0 in programs for `config`, because it lacks their extension."""
     return tuple([item for item in fields if item.extension is not None and not config.has(item.extension)])
 
 
@@ -117,7 +117,7 @@ def unpack_fields(fields: tuple[Field, ...], word: int) -> dict[str, int]:
 def pack_columns(
     where: str, fields: Mapping[str, Field], columns: Mapping[str, np.ndarray], words: int = 1
 ) -> list[np.ndarray]:
-    """Encodes `columns`, values (n,) by field name, as `words` uint64 arrays (n,), by word. Raises EncodingError."""
+    """Packs `columns`, n values for each field, into `words` uint64 arrays (n,). EncodingErrors begin with `where`."""
     items: list[Field] = []
     for key in columns:
         if key not in fields:

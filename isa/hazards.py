@@ -83,8 +83,9 @@ def start_access(config: Config, memory_size: int) -> LastAccess:
 
 
 def conflicts(last: LastAccess, unit: Unit, touched: tuple[Access, ...]) -> Iterator[Conflict]:
-    """Yields the conflicts of an instruction of `unit` that makes the accesses `touched`. A conflict names the last
-    earlier instruction of another unit that accessed the same elements, if one of the two accesses is a write.
+    """Yields the conflicts of an instruction of `unit` that makes the accesses `touched`. For each access and each
+    other unit there is at most one: with that unit's last earlier instruction that accessed one of the elements, if
+    one of the two accesses is a write.
     """
     for item in touched:
         writer = WRITERS[item.resource]

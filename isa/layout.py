@@ -85,8 +85,8 @@ def _loops(config: Config) -> tuple[tuple[str, int], ...]:
 
 
 def _factors(config: Config, *widths: tuple[str, int]) -> tuple[Field, ...]:
-    """The fields of loop factors, in an instruction's upper half: the second of two 64-bit words, or the last two of
-    four."""
+    """The fields of loop factors, two (outer and inner loop) for each of `widths` (index name, bits). They are in an
+    instruction's upper half: the second of two 64-bit words, or the last two of four."""
     items = ((f"{name}_factor_{loop}", width) for name, width in widths for loop in ("out", "in"))
     return pack(4 * config.instruction_bytes, *items)
 
@@ -257,7 +257,7 @@ def encode_uops(config: Config, dst: np.ndarray, src: np.ndarray, wgt: np.ndarra
 
 
 def unit_of(name: str, values: Mapping[str, int]) -> Unit:
-    """The unit that executes an instruction of format `name`; for CONFIG, its field `unit` names it."""
+    """The unit that executes an instruction of format `name`; for CONFIG, the unit in its field `values["unit"]`."""
     unit = _UNIT_OF[name]
     return Unit(values["unit"]) if unit is None else unit
 

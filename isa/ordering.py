@@ -73,9 +73,9 @@ class _State:
 
 
 def order(config: Config, stages: Sequence[Stage]) -> Ordering:
-    """Finds the order of instructions that the tokens of a program enforce: executes the tokens without timing, in
-    which each unit pops tokens and executes instructions as soon as it can. `stages`: the program's instructions in
-    order, up to its FINISH if it has one.
+    """Returns the order of instructions that the tokens of a program enforce, and the deadlocked units. Executes the
+    program without timing: each unit pops tokens and executes instructions as soon as it can. `stages`: the program's
+    instructions in order, up to its FINISH if it has one.
     """
     state = _State(stages=stages, clocks=[None] * len(stages))
     progress = True

@@ -115,5 +115,5 @@ def bare_program(
 
 
 def instruction_address(image_size: int) -> int:
-    """Byte address of the first instruction: the first multiple of 4096 at or above the image's end."""
+    """Byte address of the first instruction behind an image of `image_size` bytes: the first multiple of 4096."""
     return -(-image_size // INSTRUCTION_ALIGNMENT) * INSTRUCTION_ALIGNMENT

@@ -89,9 +89,9 @@ def append(
     insist: bool = False,
     placed: Callable[[ProgramBuilder, Unit], None] = _nothing,
 ) -> bool:
-    """Appends an instruction, and sets its pop flags so that it waits for all earlier instructions that it conflicts
-    with. Returns False, and appends nothing, if it accesses a memory out of bounds or a field does not fit the
-    encoding.
+    """Appends an instruction of format `name`, and sets its pop flags so that it waits for all earlier instructions
+    that it conflicts with; returns True. Returns False, and appends nothing, if it accesses a memory out of bounds or a
+    field does not fit the encoding.
 
     `values`: fields of the instruction. They may ask for more tokens by pop and push flags. With `insist`, every
     requested flag is set: token carriers (instructions that only pop and push tokens) are appended first, until the
@@ -155,8 +155,9 @@ def push(build: ProgramBuilder, queue: int) -> bool:
 
 
 def steps(build: ProgramBuilder, name: str, values: Mapping[str, int]) -> int:
-    """Estimates the cycles of an instruction whose loop counts come from its fields or registers, and may therefore be
-    huge: an instruction of the array or the ALU, STORE.POST, ROWS or LOAD.PATCH. Returns 0 for all other instructions.
+    """Estimates the cycles of an instruction (format `name`, fields `values`) whose loop counts come from its fields or
+    the registers at the end of `build`, and may therefore be huge: an instruction of the array or the ALU, STORE.POST,
+    ROWS or LOAD.PATCH. Returns 0 for all other instructions.
     """
     registers = build.trace.registers
     match name:
@@ -182,8 +183,9 @@ def _merge(build: ProgramBuilder, unit: Unit, token: list[int]) -> None:
 
 
 def _place(build: ProgramBuilder, unit: Unit, name: str, values: dict[str, int]) -> None:
-    """Adds an instruction, whose pop flags are final, to the end of the program, and updates the unit's own clock. The
-    caller has already removed the tokens that the instruction pops from their queues.
+    """Adds an instruction of `unit` (format `name`, fields `values` with their final pop flags) to the end of the
+    program, and updates the unit's own clock. The caller has already removed the tokens that the instruction pops from
+    their queues.
     """
     build.clocks[unit][unit] = len(build.instructions)
     build.before[unit] = [len(tokens) for tokens in build.tokens]

@@ -78,8 +78,8 @@ class _Parts:
 
 
 def from_text(text: str, where: str, config: Config | None = None) -> Program:
-    """The program in `text`. `config`: its configuration if the text has no .config. Raises ProgramError, which names
-    `where`, the line and the directives or values that are allowed there.
+    """The program in `text`. `config`: its configuration if the text has no .config; None if the text must have one.
+    Raises ProgramError, which names `where`, the line and the directives or values that are allowed there.
     """
     parts = _Parts(config=config)
     for number, line in enumerate(text.splitlines(), 1):

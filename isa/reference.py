@@ -106,6 +106,7 @@ def run_reference(
     scratchpads: Contents | None = None,
 ) -> ReferenceResult:
     """Executes `instructions`, uint64 (n, words), up to FINISH on a copy of `memory`, the whole DRAM image, uint8.
+    Returns memory and scratchpads at the end.
 
     `scratchpads`: contents at launch (`isa.scratchpads`); scratchpads without contents are zero. Raises ProgramError,
     which names the index and the field of an instruction, for an access to a memory or scratchpad out of bounds, a
@@ -245,7 +246,9 @@ def _load_patch(machine: _Machine, values: Values) -> None:
 
 
 def _operations(machine: _Machine, values: Values) -> Iterator[tuple[int, int, int, int, int]]:
-    """Yields (y, x, dst, src, wgt) for each operation in order: loop counters, and the fields of the micro-op."""
+    """Yields (y, x, dst, src, wgt) for each operation in order: the counters of the outer and the inner loop, and the
+    fields of the micro-op, without base registers and loop factors.
+    """
     begin, end = values["uop_bgn"], values["uop_end"]
     if values["iter_out"] and values["iter_in"] and end > begin:
         machine.check("uop_end", end - 1, machine.config.uop_depth, "micro-op")
@@ -263,7 +266,7 @@ def _operations(machine: _Machine, values: Values) -> Iterator[tuple[int, int, i
 def _input(machine: _Machine, index: int, first: int | None = None) -> NDArray[np.int64]:
     """Input vector `index`, int64 (batch, block_in), in the input scratchpad or, from chain_base on, in the chain
     memory (on-chip buffer between layers). `first`: index of the first input vector of the same position (pixel), which
-    must be in the same memory; else raises ProgramError.
+    selects the memory; None for `index` itself. Raises ProgramError if this memory has no vector `index`.
     """
     config = machine.config
     if config.chain_buffer_bytes and (index if first is None else first) >= config.chain_base:
@@ -279,7 +282,7 @@ def _factor(values: Values, name: str, y: int, x: int) -> int:
 
 
 def _matrix(machine: _Machine, name: str, values: Values) -> None:
-    """Executes the instruction `name` of the array: GEMM, DEPTHWISE or TAPS."""
+    """Executes the instruction `name` of the array (GEMM, DEPTHWISE or TAPS) with the fields `values`."""
     config, base = machine.config, machine.registers["BASE"]
     mode = mode_of(name, machine.registers)
     products = _lane_products if mode.by_lane else _dot_products
@@ -419,7 +422,9 @@ def _store_out(machine: _Machine, values: Values) -> None:
 
 
 def _reduced(machine: _Machine, values: Values, y: int, x: int) -> NDArray[np.int64]:
-    """Maximum or sum of the window of output vector (y, x) of a STORE.POST or ROWS, int64; a sum may exceed int32."""
+    """Maximum or sum, int64 (batch, block_out), of the window of accumulators of output vector (y, x) of a STORE.POST
+    or ROWS with the fields `values`; a sum may exceed int32.
+    """
     config, address, window = machine.config, machine.registers["ADDRESS"], machine.registers["WINDOW"]
     corner = values["sram_base"] + y * address["y_stride"] + x * address["x_stride"]
     machine.check("sram_base", corner, config.acc_depth, "accumulator")
@@ -463,8 +468,8 @@ def _store_post(machine: _Machine, values: Values) -> None:
 
 
 def _combine(machine: _Machine, values: Values, q: NDArray[np.int8], operand_at: int) -> NDArray[np.int8]:
-    """Result of stage B (the operation after requantization) for the int8 vector `q`, which is `q` itself if the
-    instruction does not combine. `operand_at`: place of the operand vector in DRAM, in output vectors.
+    """Returns the result of stage B (the operation after requantization) for the int8 vector `q`; `q` itself if the
+    instruction has no stage B (flag `combine` 0). `operand_at`: place of the operand vector in DRAM, in output vectors.
     """
     config, registers = machine.config, machine.registers
     first, last = registers["REQUANTIZE"], registers["COMBINE"]

@@ -142,7 +142,8 @@ def planes_of(entries: Int64Array) -> NDArray[np.int8]:
 
 def softmax_shares(rows: NDArray[Any], entries: Int64Array) -> NDArray[np.int32]:
     """Computes the softmax of each of the int8 `rows` (number of rows, elements) with the arithmetic of the machines;
-    returns int32 of the same shape. `entries`: the look-up table for ROWS, as `exponentials` makes it.
+    returns int32 of the same shape, with FRACTION_BITS fraction bits. `entries`: the look-up table for ROWS, as
+    `exponentials` makes it.
     """
     x = rows.astype(np.int64)
     w = entries[difference(x, 0) - x.max(axis=1, keepdims=True) & 255]
@@ -151,8 +152,8 @@ def softmax_shares(rows: NDArray[Any], entries: Int64Array) -> NDArray[np.int32]
 
 def normalized_shares(rows: NDArray[Any], zero_point: int, centre: bool, epsilon: int) -> NDArray[np.int32]:
     """Normalizes int8 `rows` (number of rows, n elements) with the arithmetic of the machines; returns int32 of the
-    same shape. `zero_point`: zero point of the elements. `centre`: whether the mean of a row is subtracted. `epsilon`:
-    number added below the square root (see `radicand`).
+    same shape, with FRACTION_BITS fraction bits. `zero_point`: zero point of the elements. `centre`: whether the mean
+    of a row is subtracted. `epsilon`: number added below the square root (see `radicand`).
     """
     d = difference(rows.astype(np.int64), zero_point)
     n = d.shape[1]

@@ -16,7 +16,7 @@ class ScaleError(UserError):
 
 
 def saturate(values: Float32Array, zero_point: ArrayLike, low: int, high: int) -> Int8Array:
-    """Rounds `values` half to even, adds `zero_point` (an integer) and clamps to ``[low, high]``.
+    """Rounds `values` half to even, adds the integer `zero_point` and clamps to ``[low, high]``; returns int8.
 
     The rounded value is clamped before the sum, so the sum is exact: limits and zero points are integers far below
     2^24. Infinities saturate.

@@ -152,7 +152,7 @@ class Sizes:
         return self.instruction_bytes // 8
 
     def element_bytes(self, kind: str) -> int:
-        """DRAM bytes of one element of `kind`: uop, wgt, inp, acc, out, acc8, par, patch, post or table."""
+        """DRAM bytes of an element of `kind`: uop, wgt, inp, acc, out, acc8, par, patch, post or table."""
         match kind:
             case "uop":
                 return self.uop_bytes

@@ -87,7 +87,9 @@ def micro_op(word, widths):  # type: ignore[no-untyped-def]
 
 @compiled()
 def _split(row, widths, uop):  # type: ignore[no-untyped-def]
-    """The fields dst, src and wgt of the micro-ops of instruction `row`, int64 (n, 3)."""
+    """The fields dst, src and wgt of the micro-ops of instruction `row`, int64 (n, 3), without base and loop offsets.
+    `widths`: bits of the fields; `uop`: the micro-op scratchpad.
+    """
     indices = np.empty((row[UOP_END] - row[UOP_BGN], 3), np.int64)
     for k in range(len(indices)):
         indices[k, 0], indices[k, 1], indices[k, 2] = micro_op(np.int64(uop[row[UOP_BGN] + k]), widths)
@@ -127,9 +129,9 @@ def run_gemm(row, here, widths, pads, own, chain_base):  # type: ignore[no-untyp
     """Executes the GEMM `row`. Returns DONE; or OUTSIDE if it accesses a vector outside a memory, or if register FOLD
     sets more groups of rows than the array has (extension `fold`).
 
-    `pads.inputs`, int16 (depth, batch, block_in), holds two memories: the input scratchpad in its first `own` vectors,
-    and the chain memory (on-chip buffer between layers) from vector `chain_base` on. `here`: values of the unit's
-    configuration registers. `widths`: bits of a micro-op's fields.
+    `pads`: the scratchpads. `pads.inputs`, int16 (depth, batch, block_in), holds two memories: the input scratchpad in
+    its first `own` vectors, and the chain memory (on-chip buffer between layers) from vector `chain_base` on. `here`:
+    values of the unit's configuration registers. `widths`: bits of a micro-op's fields.
     """
     uop, inp, packed, acc = pads.uop, pads.inputs, pads.packed, pads.acc
     if _empty(row):
@@ -199,8 +201,8 @@ def _any_tiles(indices, dst, src, wgt, pads, add, inp_zero, wgt_zero):  # type: 
     lanes than LANES, and zero points other than 0.
 
     `indices`, int64 (n, 3): the micro-ops; each gives an index of an accumulator, of an input vector and of a tile.
-    `dst`, `src`, `wgt`: offsets of the iteration, which are added to these indices. `add`: 1 adds to the accumulators,
-    0 overwrites them.
+    `dst`, `src`, `wgt`: offsets of the iteration, which are added to these indices. `add`: 1 adds to the accumulators
+    of `pads`, 0 overwrites them. `inp_zero`, `wgt_zero`: zero points, subtracted from each input and each weight.
     """
     inp, packed, acc = pads.inputs, pads.packed, pads.acc
     lanes = packed.shape[3]
@@ -224,7 +226,8 @@ def _any_tiles(indices, dst, src, wgt, pads, add, inp_zero, wgt_zero):  # type: 
 @compiled()
 def _row_shape(inp, wgt, acc):  # type: ignore[no-untyped-def]
     """Sizes for DEPTHWISE and TAPS, which multiply a row of weights by a position (the inputs of one pixel). Returns
-    (weights in a row, input vectors in a position, positions in an input vector, rows in a weight tile).
+    (weights in a row, input vectors in a position, parts of an input vector that are as long as an output vector, rows
+    in a weight tile), from the shapes of the arrays of input vectors `inp`, weight tiles `wgt` and accumulators `acc`.
     """
     narrow = min(acc.shape[2], inp.shape[2])
     return narrow, acc.shape[2] // narrow, inp.shape[2] // narrow, wgt.shape[1] * wgt.shape[2] // narrow
@@ -232,8 +235,8 @@ def _row_shape(inp, wgt, acc):  # type: ignore[no-untyped-def]
 
 @compiled()
 def run_depthwise(row, here, widths, pads, own, chain_base):  # type: ignore[no-untyped-def]
-    """Executes the instruction `row`, a DEPTHWISE or TAPS. Their micro-ops index the weight scratchpad `pads.wgt`, int8
-    (depth, columns, block_in), by rows of weights instead of tiles.
+    """Executes the instruction `row`, a DEPTHWISE or TAPS; returns DONE, or OUTSIDE for an index out of bounds. The
+    micro-ops index the weight scratchpad `pads.wgt`, int8 (depth, columns, block_in), by rows of weights, not tiles.
 
     A row of weights is as long as the shorter of an input and an output vector, and multiplies that many inputs of a
     pixel. If output vectors are longer, the inputs of a pixel take several input vectors, each with its own row of
@@ -296,7 +299,8 @@ def sweeps(kind, here):  # type: ignore[no-untyped-def]
 @compiled()
 def sweep_rows(swept, wgt):  # type: ignore[no-untyped-def]
     """Number of rows of weights that one operation of a sweep multiplies (TAPS with register SWEEP on). It is the
-    number that `isa.array_modes.sweep_rows` returns for the configuration, here computed from the shapes of two arrays.
+    number that `isa.array_modes.sweep_rows` returns for the configuration, here computed from the shapes of two arrays
+    of `Pads`: `swept`, the held input positions, and `wgt`, the weight tiles.
     """
     block_out, block_in = swept.shape[3], wgt.shape[2]
     return max(
@@ -332,8 +336,9 @@ def hold(swept, inp, s, inp_zero):  # type: ignore[no-untyped-def]
 
 @compiled()
 def run_sweep(row, here, widths, pads, own, chain_base):  # type: ignore[no-untyped-def]
-    """Executes the TAPS `row` with register SWEEP on: each operation multiplies its own input positions and those of
-    the operations before it.
+    """Executes the TAPS `row` with register SWEEP on: an operation multiplies its own input positions and those of the
+    operations before it. It only keeps its positions if its row of weights is in the second half of the rows that one
+    operation multiplies (`sweep_rows`). Returns DONE, or OUTSIDE for an index out of bounds.
 
     `here`: values of the unit's configuration registers. `widths`: bits of a micro-op's fields. `pads.inputs` holds the
     input scratchpad in its first `own` vectors, and the chain memory from vector `chain_base` on.
@@ -384,8 +389,9 @@ def run_sweep(row, here, widths, pads, own, chain_base):  # type: ignore[no-unty
 
 @compiled()
 def run_alu(row, here, widths, pads):  # type: ignore[no-untyped-def]
-    """Executes the ALU `row` on the accumulators. `here`: values of the unit's configuration registers; `widths`: bits
-    of a micro-op's fields.
+    """Executes the ALU `row` on the accumulators of `pads`; returns DONE, or OUTSIDE for an index out of bounds or an
+    operation that does not exist. `here`: values of the unit's configuration registers; `widths`: bits of a micro-op's
+    fields.
     """
     uop, acc = pads.uop, pads.acc
     if not is_operation(row[ALU_OPCODE], pads.custom):
@@ -414,8 +420,9 @@ def run_alu(row, here, widths, pads):  # type: ignore[no-untyped-def]
 
 @compiled()
 def run_operations(row, here, widths, pads):  # type: ignore[no-untyped-def]
-    """Executes the instruction `row`: GEMM, DEPTHWISE, TAPS or ALU (OPERATIONS). `here`: values of the unit's
-    configuration registers; `widths`: bits of a micro-op's fields.
+    """Executes the instruction `row`, a GEMM, DEPTHWISE, TAPS or ALU (OPERATIONS), on the scratchpads `pads`; returns
+    DONE, or OUTSIDE for an index out of bounds and the other errors of `run_gemm` and `run_alu`. `here`: values of the
+    unit's configuration registers; `widths`: bits of a micro-op's fields.
     """
     kind, own = row[KIND], len(pads.inp)
     chain_base = len(pads.inputs) - len(pads.chain) // (pads.inp.shape[1] * pads.inp.shape[2])

@@ -21,7 +21,8 @@ from vdla.isa.errors import ConfigError
 
 @intrinsic
 def call_at(typing_context: Any, address: Any, left: Any, right: Any) -> Any:
-    """The result (int64) of the function at `address` (int64), called with the int64 values `left` and `right`.
+    """The result (int64) of the function at `address` (int64), called with the int64 values `left` and `right`. An
+    intrinsic of numba, which passes `typing_context` itself.
 
     The simulator calls custom instructions by address, so that its own code is compiled once for all machines.
     """

@@ -22,7 +22,8 @@ def describe(
     """The error message: a clause for each unit, with its instruction and the token, queue or data that it waits for;
     then a clause for fetch.
 
-    `count`: number of instructions in the program. `units`, `tokens`: the arrays U and T when the run stopped.
+    `decoded`: the program; `count`: number of its instructions, also those behind FINISH. `units`, `tokens`: the arrays
+    U and T when the run stopped.
     """
     rows, last = decoded.rows, decoded.last
     clauses = [_unit_clause(config, rows, units, tokens, unit) for unit in Unit]

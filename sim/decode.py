@@ -102,7 +102,7 @@ _DONE, _UNKNOWN, _OUTSIDE, _BAD_REGISTER, _OUTSIDE_CHAIN = range(5)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decoded:
-    """A decoded program. `rows` int64 (n, ROW_COLUMNS): one row for each instruction up to the first FINISH.
+    """A decoded program. `rows` int64 (n, ROW_COLUMNS): a row for each instruction up to and with the first FINISH.
     `registers` int64 (m, 8): values of one unit's configuration registers, one row for each state between two CONFIGs.
     Column REGISTERS_AT of an instruction is the index of the row in `registers` that the instruction sees.
 
@@ -200,11 +200,11 @@ def operand_shape(row, operand):  # type: ignore[no-untyped-def]
 @compiled()
 def _follow(rows, count, sizes, register_counts, size, chain_size, registers):  # type: ignore[no-untyped-def]
     """Tracks the register values in program order: fills `registers` and columns REGISTERS_AT and LOAD_BEFORE of the
-    first `count` `rows`, and checks that DRAM accesses are inside the image. `sizes`: element bytes by kind.
-    `register_counts`: by unit. `size`, `chain_size`: bytes of the image and of the chain memory (on-chip).
+    first `count` `rows`, and checks that DRAM accesses are inside the image. `sizes`: element bytes by kind;
+    `register_counts`: number of registers by unit; `size`, `chain_size`: bytes of the image and of the chain memory.
 
-    Returns (outcome, instruction at fault, first byte and end of its access, whether stores may write bytes that a
-    LOAD.UOP reads). If no instruction is at fault, the second item is the number of used rows of `registers`.
+    Returns (_DONE or the kind of fault, instruction at fault, first byte and end of its access, whether stores may
+    write bytes that a LOAD.UOP reads). For _DONE, the second item is the number of used rows of `registers`.
     """
     current = np.zeros(3, np.int64)
     used = 1
@@ -314,7 +314,7 @@ def _lacking(
 
 
 def decode(config: Config, instructions: NDArray[np.uint64], memory_size: int) -> Decoded:
-    """Decodes `instructions`, uint64 (n, words), for a memory image of `memory_size` bytes.
+    """Returns `instructions`, uint64 (n, words), decoded for a memory image of `memory_size` bytes.
 
     Raises ProgramError for an unknown register, a missing extension or an access outside DRAM or chain memory, and
     EncodingError for bits that encode no instruction; each names the instruction.

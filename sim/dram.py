@@ -114,7 +114,9 @@ def state(controller: Controller, masters: int) -> tuple[Array, Array, Array, Ar
 
 @timing_code
 def _next_grant(grant, requests, count):  # type: ignore[no-untyped-def]
-    """Round-robin choice: the next index after `grant` (modulo `count`) in the set `requests`, else `grant` again."""
+    """Round-robin choice: the next index after `grant` (modulo `count`) whose bit in `requests` is 1; `grant` itself if
+    no other bit is 1, whether it is in `requests` or not.
+    """
     others = requests & ~(1 << grant)
     if others == 0:
         return grant
@@ -127,7 +129,9 @@ def _next_grant(grant, requests, count):  # type: ignore[no-untyped-def]
 
 @timing_code
 def _locked_elsewhere(G, B, master, bank):  # type: ignore[no-untyped-def]
-    """Whether a bank other than `bank` still has requests of `master` to execute."""
+    """Whether a bank other than `bank` (both are indices) still has requests of master number `master` to execute.
+    State arrays: G (controller), B (banks).
+    """
     others, other = G[G_BUSY] & ~(1 << bank), 0
     while others >> other:
         if others >> other & 1 and B[other, B_GRANT] == master:
@@ -139,7 +143,7 @@ def _locked_elsewhere(G, B, master, bank):  # type: ignore[no-untyped-def]
 @timing_code
 def quiet_until(G, M):  # type: ignore[no-untyped-def]
     """The first cycle in which the state can change without an input of a master: this cycle, or the next request for a
-    refresh if no bank and no bridge has work.
+    refresh if no bank and no bridge has work. State arrays: G (controller), M (masters' bridges).
     """
     if G[G_ACTIVE] or G[G_REFRESHER] != IDLE or G[G_STATE] > WRITES:
         return G[G_CYCLE]
@@ -161,7 +165,8 @@ def quiet_until(G, M):  # type: ignore[no-untyped-def]
 @timing_code
 def _bridge_outputs(P, G, B, master, number, flags):  # type: ignore[no-untyped-def]
     """Sets in `master`, the bridge's row of M: the bridge's request in this cycle, whether a bank accepts the request,
-    and the outputs of the AXI channels. `number`: index of the master.
+    and the outputs of the AXI channels. `number`: index of the master; `flags`: its part of F. State arrays: P
+    (controller's parameters), G (controller), B (banks).
     """
     write = master[M_GRANT] == 0
     port = M_WRITE if write else M_READ
@@ -190,8 +195,9 @@ def _bridge_outputs(P, G, B, master, number, flags):  # type: ignore[no-untyped-
 
 @timing_code
 def outputs(P, G, B, L, M, F):  # type: ignore[no-untyped-def]
-    """The first half of a cycle: requests that banks accept (M_ACCEPTED), commands of the banks (B_COMMAND), and the
-    outputs of the AXI channels.
+    """The first half of a cycle: sets, in the state arrays, the requests that banks accept (M_ACCEPTED), the commands
+    that banks ask for (B_COMMAND), and the outputs of the AXI channels. State arrays: P (controller's parameters), G
+    (controller), B (banks), L (banks' queues), M (masters' bridges), F (words in the bridges' FIFOs).
     """
     cycle = G[G_CYCLE]
     for m in range(len(M)):
@@ -233,7 +239,7 @@ def outputs(P, G, B, L, M, F):  # type: ignore[no-untyped-def]
 @timing_code
 def _choose(P, G, B):  # type: ignore[no-untyped-def]
     """Arbitrates between the banks: returns (bank whose row command is accepted in this cycle, bank whose column
-    command is accepted), -1 for none.
+    command is accepted), -1 for none. State arrays: P (controller's parameters), G (controller), B (banks).
 
     Also moves the round-robin grants of the choosers for row and column commands. If a controller clock is one DRAM
     clock, the column chooser alone chooses among commands of both kinds.
@@ -272,7 +278,9 @@ def _choose(P, G, B):  # type: ignore[no-untyped-def]
 
 @timing_code
 def note_activate(P, G, cycle):  # type: ignore[no-untyped-def]
-    """Records an ACTIVATE in `cycle`: the next one waits t_rrd cycles; at most four happen within t_faw cycles."""
+    """Records an ACTIVATE in `cycle`: the next one waits t_rrd cycles; at most four happen within t_faw cycles. State
+    arrays: P (controller's parameters), G (controller).
+    """
     oldest = G[G_ACTIVATE]
     if P[P_RRD] >= 0:
         G[G_RRD] = cycle + P[P_RRD]
@@ -285,7 +293,9 @@ def note_activate(P, G, cycle):  # type: ignore[no-untyped-def]
 
 @timing_code
 def _clock_multiplexer(P, G, B):  # type: ignore[no-untyped-def]
-    """The next state of the multiplexer."""
+    """Changes the multiplexer's state in G to that of the next cycle: which direction it serves, or a refresh. State
+    arrays: P (controller's parameters), G (controller), B (banks).
+    """
     cycle, before = G[G_CYCLE], G[G_STATE]
     reads, writes, after = G[G_ASK_READS], G[G_ASK_WRITES], before
     if before == READS:
@@ -312,7 +322,9 @@ def _clock_multiplexer(P, G, B):  # type: ignore[no-untyped-def]
 
 @timing_code
 def _clock_refresher(P, G, ready):  # type: ignore[no-untyped-def]
-    """The next state of the refresher; `ready`: the multiplexer is in its state REFRESH."""
+    """Changes the refresher's state in G to that of the next cycle; `ready`: the multiplexer is in state REFRESH. State
+    arrays: P (controller's parameters), G (controller).
+    """
     cycle, state = G[G_CYCLE], G[G_REFRESHER]
     over = cycle == G[G_SEQUENCE_END]
     G[G_REFRESHES] += state == REFRESHES and cycle == G[G_SEQUENCE_END] - P[P_RFC]
@@ -334,8 +346,9 @@ def _clock_refresher(P, G, ready):  # type: ignore[no-untyped-def]
 
 @timing_code
 def _clock_bank(P, G, bank, queue, accepted):  # type: ignore[no-untyped-def]
-    """The next state of a bank, without requests that enter the bank's queue in this cycle. `accepted`: whether the
-    bank's command of this cycle is accepted.
+    """Changes the state of `bank`, a row of B, to that of the next cycle, without requests that enter the bank's
+    `queue`, a row of L, in this cycle. `accepted`: whether the bank's command of this cycle is accepted. State arrays:
+    P (controller's parameters), G (controller).
     """
     cycle, state, command = G[G_CYCLE], bank[B_STATE], bank[B_COMMAND]
     if state == REGULAR:
@@ -380,8 +393,8 @@ def _clock_bank(P, G, bank, queue, accepted):  # type: ignore[no-untyped-def]
 
 @timing_code
 def _clock_fifo(port, enters, leaves):  # type: ignore[no-untyped-def]
-    """The next state of a FIFO with an output register. `enters`: whether a word enters the FIFO; `leaves`: whether the
-    reader takes the word in the output register, if there is one.
+    """Changes the state of a FIFO with an output register, in columns of `port`, to that of the next cycle. `enters`:
+    whether a word enters the FIFO; `leaves`: whether the reader takes the word in the output register, if there is one.
     """
     moves = port[A_INNER] > 0 and (not port[A_OUT] or leaves)
     port[A_INNER] += enters - moves
@@ -393,8 +406,9 @@ def _clock_fifo(port, enters, leaves):  # type: ignore[no-untyped-def]
 
 @timing_code
 def _clock_address(port, valid, address, last, accepted, ends):  # type: ignore[no-untyped-def]
-    """The next state of an address channel. The register of the channel takes the next burst, if there is one
-    (`valid`), when the register is empty, or when the last word of its burst is requested (`accepted` and `ends`).
+    """Changes the state of an address channel, in columns of `port`, to that of the next cycle. Its register takes the
+    burst that the master offers (`valid`, first word `address`, `last`: number of words less 1) when it is empty, or
+    when the last word of its own burst is requested (`accepted`: a word is; `ends`: it is the last).
     """
     if accepted:
         port[A_BEAT] = 0 if ends else port[A_BEAT] + 1
@@ -406,8 +420,9 @@ def _clock_address(port, valid, address, last, accepted, ends):  # type: ignore[
 
 @timing_code
 def _clock_bridge(P, master, flags, given, read_data, write_data):  # type: ignore[no-untyped-def]
-    """The next state of a bridge. `given`: the master's inputs; `read_data`, `write_data`: whether the controller's
-    column command of this cycle is a read, or a write, of this master.
+    """Changes the state of a bridge, in its row `master` of M and its `flags` in F, to that of the next cycle. `given`:
+    the AXI signals that the master drives; `read_data`, `write_data`: whether the controller's column command of this
+    cycle is a read, or a write, of this master. State array: P (controller's parameters).
     """
     read, write = master[M_READ : M_READ + A_SIZE], master[M_WRITE : M_WRITE + A_SIZE]
     writes = master[M_GRANT] == 0
@@ -454,7 +469,9 @@ def _clock_bridge(P, master, flags, given, read_data, write_data):  # type: igno
 
 @timing_code
 def _clock_crossbar(G, B, M):  # type: ignore[no-untyped-def]
-    """Moves the grants of idle banks to masters that request them, for the next cycle."""
+    """Decides which grants of idle banks move to other masters, which request them, in the next cycle (M_MOVES). State
+    arrays: G (controller), B (banks), M (masters' bridges).
+    """
     for m in range(len(M)):
         bank = M[m, M_BANK]
         if not M[m, M_VALID] or G[G_BUSY] >> bank & 1 or B[bank, B_GRANT] == m:
@@ -469,8 +486,10 @@ def _clock_crossbar(G, B, M):  # type: ignore[no-untyped-def]
 
 @timing_code
 def clock(P, G, B, L, M, F, inputs):  # type: ignore[no-untyped-def]
-    """The second half of a cycle, after `outputs`: the next state. `inputs` [masters, I_SIZE]: the AXI channels of the
-    masters in this cycle; addresses in bus words, lengths as in AXI (words - 1).
+    """The second half of a cycle, after `outputs`: changes the state arrays to the next state. `inputs` [masters,
+    I_SIZE]: the AXI signals that the masters drive in this cycle; addresses in bus words, lengths in words - 1. State
+    arrays: P (controller's parameters), G (controller), B (banks), L (banks' queues), M (masters' bridges), F (words in
+    the bridges' FIFOs).
     """
     cycle = G[G_CYCLE]
     row_bank, column_bank = _choose(P, G, B)

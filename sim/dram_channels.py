@@ -132,7 +132,8 @@ class _Channels(NamedTuple):
     E: the machine's side of the AXI port, `port`: its signals. P: parameters of the controllers.
 
     The following have an element for each channel: G, B, L, M, F: state of the controller (`sim/dram.py`), with its
-    `inputs`; K: cycles by what the controller does, and C: the state from which this follows (`sim/dram_waits.py`); Y.
+    `inputs`; K: cycles by what the controller does, and C: the state from which this follows (`sim/dram_waits.py`); Y:
+    the channel's bursts in flight, its last run of words, and when its controller must be simulated.
 
     X: the router's registers. `reads`, `writes`: rings of the channels of reads and writes, by number of the burst.
     `split`: log2 of the words of a piece and of the number of channels. `runs`: runs of words (`sim/dram_port.py`), as
@@ -160,7 +161,9 @@ class _Channels(NamedTuple):
 
 
 def _state(config: Config, bus: Bus, runs: Array) -> _Channels:
-    """The state of a machine's DRAM at the launch of a program. `runs`: room for the runs of words."""
+    """The state of a machine's DRAM at the launch of a program. `runs`: array whose rows the run fills with runs of
+    words.
+    """
     numbers, count = controller_of(config), config.memory.channels
     common, banks, queues, bridges, flags = (
         np.repeat(part[None], count, axis=0) for part in state(numbers, 1)
@@ -194,7 +197,9 @@ def _state(config: Config, bus: Bus, runs: Array) -> _Channels:
 
 @timing_code
 def _enter(register, split, word, words):  # type: ignore[no-untyped-def]
-    """The router's `register` takes an address: `words` words from `word` of the memory on. Returns the channel."""
+    """The router's `register` takes a burst's address: `words` bus words from bus word `word` of the memory on, all in
+    one channel. Returns the number of the channel. `split`: the field of `_Channels`.
+    """
     piece, within = word >> split[0], word & ((1 << split[0]) - 1)
     channel = piece & ((1 << split[1]) - 1)
     register[X_VALID], register[X_CHANNEL], register[X_WORDS] = 1, channel, words
@@ -205,7 +210,7 @@ def _enter(register, split, word, words):  # type: ignore[no-untyped-def]
 @timing_code
 def _note_word(dram, k, number, row, write):  # type: ignore[no-untyped-def]
     """Notes a column command of channel `k` in the log of runs of words. `number`, `row`: bank and row of the command;
-    `write`: whether the command writes.
+    `write`: whether the command writes. `dram`: state of the DRAM.
     """
     E, Y, runs = dram.E, dram.Y[k], dram.runs
     at = Y[Y_RUN] - 1
@@ -228,7 +233,7 @@ def _note_word(dram, k, number, row, write):  # type: ignore[no-untyped-def]
 
 @timing_code
 def _clock_channel(dram, k):  # type: ignore[no-untyped-def]
-    """Ends the cycle of channel `k`, whose inputs are set, and counts the cycle by its cause."""
+    """Ends the cycle of channel `k`, whose inputs are set, and counts it by its cause. `dram`: state of the DRAM."""
     G, B, N = dram.G[k], dram.B[k], dram.M[k]
     cause = cause_of_cycle(G, B, N[0], dram.C[k], dram.Y[k, Y_BURSTS] > 0)
     number = holder(G, B)
@@ -242,9 +247,11 @@ def _clock_channel(dram, k):  # type: ignore[no-untyped-def]
 
 @timing_code
 def _offer(register, given, N, valid, address, length, ready):  # type: ignore[no-untyped-def]
-    """The router's address `register` is offered to its channel. `given`, N: the inputs and the bridge of each channel;
-    `valid`, `address`, `length`: columns of the inputs; `ready`: column of the bridge. Returns whether the register is
-    free in this cycle for the next address, and then empties it.
+    """Offers the address in the router's `register`, if it has one, to the address's channel. If the channel accepts
+    it, empties the register. Returns whether the register is empty now and can take the next address in this cycle.
+
+    `given`, N: the inputs and the bridge of each channel. `valid`, `address`, `length`: columns of the inputs. `ready`:
+    column of the bridge that says whether the channel accepts.
     """
     if register[X_VALID]:
         k = register[X_CHANNEL]
@@ -258,7 +265,7 @@ def _offer(register, given, N, valid, address, length, ready):  # type: ignore[n
 
 @timing_code
 def _catch_up(dram, k):  # type: ignore[no-untyped-def]
-    """Lets the cycles pass in which the controller of channel `k` was not simulated."""
+    """Lets the cycles pass in which the controller of channel `k` was not simulated. `dram`: state of the DRAM."""
     left_out = dram.E[E_CYCLE] + RESET_CYCLES - dram.G[k, G_CYCLE]
     dram.G[k, G_CYCLE] += left_out
     dram.K[k, IDLE] += left_out
@@ -266,8 +273,9 @@ def _catch_up(dram, k):  # type: ignore[no-untyped-def]
 
 @timing_code
 def _memory_cycle(P, bus, dram, traffic):  # type: ignore[no-untyped-def]
-    """Simulates one cycle of router and channels. Returns a bit for each client for whose unit more times may follow
-    from the cycle's beats, acceptances and responses. P: the parameters of the run.
+    """Simulates one cycle of router and channels. Returns a set of clients as bits: those for whose unit more times may
+    follow from the cycle's beats, acceptances and responses. State arrays: P (parameters of the run), `bus` (memory
+    port), `dram` (state of the DRAM), `traffic` (bytes and beats by kind).
     """
     M, C, _, Q, W = bus
     A, E, N, X, Y, port, given = dram.A, dram.E, dram.M, dram.X, dram.Y, dram.port, dram.inputs
@@ -364,7 +372,9 @@ def _memory_cycle(P, bus, dram, traffic):  # type: ignore[no-untyped-def]
 
 @timing_code
 def _idle(bus, dram):  # type: ignore[no-untyped-def]
-    """Simulates the channels up to the end of the run, with refreshes and without requests."""
+    """Simulates the channels up to the end of the run (`bus.M[M_TOTAL]`), with refreshes and without requests. State
+    arrays: `bus` (memory port), `dram` (state of the DRAM).
+    """
     for k in range(len(dram.G)):
         G, N = dram.G[k], dram.M[k]
         dram.inputs[k, 0, :] = 0
@@ -411,7 +421,9 @@ def _run(arrays, dram):  # type: ignore[no-untyped-def]
 
 
 def run_channels(config: Config, arrays: RunArrays, log: WordLog | None) -> tuple[int, int]:
-    """`dram_machine.run_on_dram` for a DRAM with several channels. `log`: filled with the runs of words."""
+    """Runs the timing of a program on a machine whose DRAM has several channels, as `dram_machine.run_on_dram` does:
+    returns (OK, DEADLOCK or LIMIT, the cycle of that outcome). `log`: filled with the runs of words, unless it is None.
+    """
     bus = arrays.bus
     dram = _state(config, bus, np.zeros((0, L_SIZE), np.int64) if log is None else log.runs)
     outcome = _run(arrays, dram)

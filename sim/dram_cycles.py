@@ -129,9 +129,10 @@ def _state(config: Config, bus: Bus) -> Cycles:
 
 @timing_code
 def read_address(P, C, A, E, inputs, cycle):  # type: ignore[no-untyped-def]
-    """The client whose read address is on the bus in `cycle`, or -1; sets the memory's `inputs`. An address that is on
-    the bus stays there until the memory accepts it, so it is that of the client that showed one first. P, C, A, E,
-    `inputs`: state arrays.
+    """The client whose read address is on the bus in `cycle`, or -1; sets the memory's `inputs` for this address. An
+    address stays on the bus until the memory accepts it, so of several clients with an address the one that had it
+    first is on the bus. State arrays: P (parameters of the run), C (read clients), A (read clients' requests), E (AXI
+    port).
     """
     inputs[0, I_AR_VALID] = 0
     if E[E_READS] == P[P_READS]:
@@ -152,8 +153,9 @@ def read_address(P, C, A, E, inputs, cycle):  # type: ignore[no-untyped-def]
 
 @timing_code
 def next_need(P, M, C, W, E, cycle):  # type: ignore[no-untyped-def]
-    """The first cycle from `cycle` on in which a client asks for anything, while no read and no write is outstanding;
-    NEVER if none does. P, M, C, W, E: state arrays.
+    """The first cycle that the memory must simulate: `cycle` itself if a read or a write is outstanding, else the first
+    cycle from `cycle` on in which a client has an address for the bus; NEVER if none will. State arrays: P (parameters
+    of the run), M (memory and fetch), C (read clients), W (write bursts), E (AXI port).
     """
     if E[E_ANNOUNCED] > M[M_WRITE_SERVED] or E[E_READS] or E[E_WRITING]:
         return cycle
@@ -166,7 +168,8 @@ def next_need(P, M, C, W, E, cycle):  # type: ignore[no-untyped-def]
 @timing_code
 def note_last(P, E, cycle):  # type: ignore[no-untyped-def]
     """Notes that the last beat of a request moves in `cycle`, which ends the request. If the number of outstanding
-    requests was at its limit, a read address can be on the bus again from the next cycle on. P, E: state arrays.
+    requests was at its limit, a read address can be on the bus again from the next cycle on. State arrays: P
+    (parameters of the run), E (AXI port).
     """
     if E[E_READS] == P[P_READS]:
         E[E_OPEN] = cycle + 1
@@ -175,8 +178,9 @@ def note_last(P, E, cycle):  # type: ignore[no-untyped-def]
 
 @timing_code
 def _memory_cycle(P, bus, dram, traffic):  # type: ignore[no-untyped-def]
-    """Simulates one cycle of the memory. Returns a bit for each client for whose unit more times may follow from the
-    cycle's beats, acceptances and responses. P: the parameters of the run.
+    """Simulates one cycle of the memory. Returns a set of clients as bits: those for whose unit more times may follow
+    from the cycle's beats, acceptances and responses. State arrays: P (parameters of the run), `bus` (memory port),
+    `dram` (state of the DRAM), `traffic` (bytes and beats by kind).
     """
     M, C, _, Q, W = bus
     A, E, D, G, B, L, N, F, inputs, K = dram
@@ -248,7 +252,9 @@ def _memory_cycle(P, bus, dram, traffic):  # type: ignore[no-untyped-def]
 
 @timing_code
 def _idle(bus, dram):  # type: ignore[no-untyped-def]
-    """Simulates the memory up to the end of the run, with refreshes and without requests."""
+    """Simulates the memory up to the end of the run (`bus.M[M_TOTAL]`), with refreshes and without requests. State
+    arrays: `bus` (memory port), `dram` (state of the DRAM).
+    """
     _, E, D, G, B, L, N, F, inputs, K = dram
     inputs[0, I_AR_VALID] = inputs[0, I_AW_VALID] = inputs[0, I_W_VALID] = 0
     left = bus.M[M_TOTAL] + 1 - E[E_CYCLE]
@@ -296,7 +302,9 @@ def _run(arrays, dram):  # type: ignore[no-untyped-def]
 
 
 def run_cycles(config: Config, arrays: RunArrays) -> tuple[int, int]:
-    """`dram_machine.run_on_dram` with a memory that is simulated cycle by cycle; all DRAMs can be."""
+    """Runs the timing of a program on a machine with a DRAM of one channel, which is simulated cycle by cycle. Returns
+    the same as `dram_machine.run_on_dram`: (OK, DEADLOCK or LIMIT, the cycle of that outcome).
+    """
     bus = arrays.bus
     dram = _state(config, bus)
     outcome = _run(arrays, dram)

@@ -130,12 +130,12 @@ _DATA_AFTER = 2
 
 @timing_code
 def _next_read(P, M, C, Q, E):  # type: ignore[no-untyped-def]
-    """(cycle, client, shown) of the next read address that memory accepts, given the addresses on the bus so far;
-    NEVER if there are none, or if the cycle depends on a burst that has not begun. `shown`: the cycle from which the
-    address is on the bus. P, M, C, Q, E: state arrays.
+    """Returns (cycle, client, shown): the cycle in which memory accepts the next read address, given the addresses that
+    clients have shown so far, the client, and the cycle from which the address is on the bus. Both cycles are NEVER if
+    no client has shown an address, or if they depend on a burst that has not begun. State arrays: P (parameters of the
+    run), M (memory and fetch), C (read clients), Q (accepted reads), E (AXI port).
 
-    An address that is on the bus stays there until memory accepts it, so it is that of the client that showed one
-    first.
+    An address stays on the bus until memory accepts it, so the client that showed its address first is the next one.
     """
     client = np.int64(0)
     shown = min(min(C[0, C_SHOWN], C[1, C_SHOWN]), min(C[2, C_SHOWN], C[3, C_SHOWN]))
@@ -153,7 +153,8 @@ def _next_read(P, M, C, Q, E):  # type: ignore[no-untyped-def]
 @timing_code
 def _next_write(P, M, W, E):  # type: ignore[no-untyped-def]
     """The cycle in which the next write address comes to the bus or, if one is there, in which memory accepts it. NEVER
-    if there is none, or if the cycle depends on a burst that has not begun. P, M, W, E: state arrays.
+    if there is none, or if the cycle depends on a burst that has not begun. State arrays: P (parameters of the run), M
+    (memory and fetch), W (write bursts), E (AXI port).
     """
     if E[E_WAITS]:
         free = M[M_WRITE_ACCEPTED] == E[E_WRITTEN]
@@ -168,8 +169,9 @@ def _next_write(P, M, W, E):  # type: ignore[no-untyped-def]
 
 @timing_code
 def _next_burst(M, W, E):  # type: ignore[no-untyped-def]
-    """(cycle, first, write): in `cycle` it is decided that the next burst requests words from cycle `first` on, and
-    whether it is a write. NEVER if memory has accepted no burst that has not begun. M, W, E: state arrays.
+    """Returns (cycle, first, write) for the next burst: the cycle in which the choice of this burst is final, the first
+    cycle in which the burst may request words, and whether it is a write. Both cycles are NEVER if every burst whose
+    address memory has accepted has begun. State arrays: M (memory and fetch), W (write bursts), E (AXI port).
 
     The direction that has the grant keeps it while it has requests. At a burst's last request, and in any cycle without
     one, the grant moves to the other direction if that has a request.
@@ -191,7 +193,9 @@ def _next_burst(M, W, E):  # type: ignore[no-untyped-def]
 
 @timing_code
 def _count_idle(M, E, K, shown):  # type: ignore[no-untyped-def]
-    """Counts the cycles without a burst before cycle `shown`, when an address is on the bus. M, E, K: state arrays."""
+    """Counts, by cause, the cycles without a burst before cycle `shown`, in which the next address comes to the bus;
+    does nothing if a burst is waiting. State arrays: M (memory and fetch), E (AXI port), K (cycles by cause).
+    """
     waits = M[M_ACCEPTED] > M[M_SERVED] or E[E_ANNOUNCED] > E[E_WRITTEN]
     if shown > E[E_DONE] + 1 and not waits:
         count_until(K, LATENCY, E[E_DONE] + 1)
@@ -200,7 +204,9 @@ def _count_idle(M, E, K, shown):  # type: ignore[no-untyped-def]
 
 @timing_code
 def _accept_read(M, C, Q, traffic, c, cycle):  # type: ignore[no-untyped-def]
-    """Memory accepts the read address of client `c` in `cycle`. M, C, Q: state arrays."""
+    """Records that memory accepts the read address of client `c` in `cycle`, and adds the request's bytes and beats to
+    `traffic`. State arrays: M (memory and fetch), C (read clients), Q (accepted reads).
+    """
     read = Q[M[M_ACCEPTED] & QUEUE_MASK]
     read[Q_CLIENT], read[Q_BEATS] = c, C[c, C_BEATS]
     read[Q_REQUEST], read[Q_LAST] = C[c, C_ISSUED] - 1, NEVER
@@ -213,8 +219,9 @@ def _accept_read(M, C, Q, traffic, c, cycle):  # type: ignore[no-untyped-def]
 
 @timing_code
 def _write_address(P, M, W, E, cycle):  # type: ignore[no-untyped-def]
-    """A write address comes to the bus in `cycle`, unless one waits there. Memory accepts the address in `cycle` if it
-    has requested all words of the accepted writes by then. P, M, W, E: state arrays.
+    """Records that the next write address comes to the bus in `cycle`, unless one waits there already, and that memory
+    accepts the address in `cycle` if it has requested all words of the writes accepted before. State arrays: P
+    (parameters of the run), M (memory and fetch), W (write bursts), E (AXI port).
     """
     if not E[E_WAITS]:
         E[E_ANNOUNCED] += 1
@@ -229,7 +236,8 @@ def _write_address(P, M, W, E, cycle):  # type: ignore[no-untyped-def]
 @timing_code
 def _send_data(D, M, W, E, T):  # type: ignore[no-untyped-def]
     """Moves data of the bursts whose addresses were on the bus to the bridge's FIFO, as far as the cycles are known;
-    returns whether the last word of a burst moved. D, M, W, E, T: state arrays.
+    returns whether the last word of a burst moved. State arrays: D (controller's parameters), M (memory and fetch), W
+    (write bursts), E (AXI port), T (cycles in which written words leave the FIFO).
 
     A FIFO of n words and an output register has room for a word when the word n + 1 before it has left.
     """
@@ -259,8 +267,9 @@ def _send_data(D, M, W, E, T):  # type: ignore[no-untyped-def]
 
 @timing_code
 def _note_run(dram, count, write, opened):  # type: ignore[no-untyped-def]
-    """Counts a run of `count` words, after `next_words`, and writes its row of the array L if L has room. `opened`:
-    number of rows that had been opened before the run.
+    """Counts the run of `count` words that `next_words` has just executed, and writes its row of the array L if L has
+    room. `write`: whether the words are written. `opened`: number of rows that had been opened before the run. `dram`:
+    state of the DRAM.
     """
     _, E, _, G, B, S, _, _, L = dram
     if E[E_RUNS] < len(L):
@@ -273,7 +282,8 @@ def _note_run(dram, count, write, opened):  # type: ignore[no-untyped-def]
 @timing_code
 def _read_burst(P, bus, dram, first):  # type: ignore[no-untyped-def]
     """Sends requests for all words of the oldest accepted read to the DRAM controller, from cycle `first` on. Returns a
-    bit for each client for whose unit more times may follow from the read's beats. P: the parameters of the run.
+    set of clients as bits: those for whose unit more times may follow from the read's beats. P: the parameters of the
+    run. State arrays: `bus` (memory port), `dram` (state of the DRAM).
     """
     M, Q = bus.M, bus.Q
     A, E, D, G, S = dram.A, dram.E, dram.P, dram.G, dram.S
@@ -304,7 +314,9 @@ def _read_burst(P, bus, dram, first):  # type: ignore[no-untyped-def]
 
 @timing_code
 def _write_burst(bus, dram, first):  # type: ignore[no-untyped-def]
-    """Sends requests for all words of the oldest accepted write to the DRAM controller, from cycle `first` on."""
+    """Sends requests for all words of the oldest accepted write to the DRAM controller, from cycle `first` on. State
+    arrays: `bus` (memory port), `dram` (state of the DRAM).
+    """
     W = bus.W
     E, D, G, S, T = dram.E, dram.P, dram.G, dram.S, dram.T
     burst = W[E[E_WRITTEN] & (W.shape[0] - 1)]
@@ -368,7 +380,9 @@ def run_bursts(arrays, dram):  # type: ignore[no-untyped-def]
 
 
 def _state(config: Config, bus: Bus, runs: Array) -> Bursts:
-    """The state of a machine's DRAM at the launch of a program. `runs`: the array L."""
+    """The state of a machine's DRAM at the launch of a program. `runs`: the array L, whose rows the run fills with runs
+    of words.
+    """
     numbers = controller_of(config)
     port = np.zeros(E_SIZE, np.int64)
     port[E_SHIFT], port[E_WRITES] = numbers.word_bytes.bit_length() - 1, 1
@@ -388,8 +402,9 @@ def _state(config: Config, bus: Bus, runs: Array) -> Bursts:
 
 
 def _counts(bus: Bus, dram: Bursts, total: int) -> list[int]:
-    """Up to the cycle `total`: rows opened and closed, refreshes, changes from reads to writes, and cycles by what the
-    controller does. The bursts that have begun by then may have commands after it.
+    """Returns the numbers, up to cycle `total`, of rows opened, rows closed, refreshes, changes from reads to writes,
+    and then of cycles by what the controller does. Commands after `total`, of bursts that began before, are not
+    counted.
     """
     _, E, D, G, B, S, _, K, _ = dram
     opened = G[G_OPENED] - np.count_nonzero(G[G_ACTIVATE : G_ACTIVATE + 3] > total)
@@ -407,8 +422,9 @@ def _counts(bus: Bus, dram: Bursts, total: int) -> list[int]:
 
 @dataclass(slots=True, eq=False)
 class WordLog:
-    """The runs of words of a timing run. `runs`: int64 (n, L_SIZE), the first n of them (columns: `dram_port.py`).
-    `count`: the number of all runs; 0 after a run that simulated the memory cycle by cycle.
+    """The runs of words of a timing run. `runs`: int64 (n, L_SIZE), an array that the run fills with the first n of
+    them (columns: `dram_port.py`). `count`: number of all runs of words, which may be more than n; 0 after a timing run
+    that simulated a memory of one channel cycle by cycle.
     """
 
     runs: Array

@@ -104,8 +104,8 @@ class Bursts(NamedTuple):
 
 @timing_code
 def _free_room(C, R, A, E, c):  # type: ignore[no-untyped-def]
-    """Copies to the requests of client `c` in ring A the cycles in which their FIFO room is free again. C, R, A, E:
-    state arrays.
+    """Copies to the requests of client `c` in ring A the cycles in which their FIFO room is free again. State arrays: C
+    (read clients), R (runs of beats that arrived), A (read clients' requests), E (AXI port).
     """
     while E[E_SEEN + c] < C[c, C_TAKEN]:
         beat = R[c, E[E_SEEN + c] & (R.shape[1] - 1)]
@@ -116,8 +116,9 @@ def _free_room(C, R, A, E, c):  # type: ignore[no-untyped-def]
 
 @timing_code
 def advance_units(arrays, A, E, work):  # type: ignore[no-untyped-def]
-    """Derives all times of the units that are known, and shows their next read addresses. `arrays`: the `RunArrays`. A,
-    E: state arrays of the memory's port. `work`: the set of clients for which new times may be derivable, as bits.
+    """Computes all times of the units that follow from the memory's decisions so far, and shows the units' next read
+    addresses on the bus. `arrays`: the `RunArrays`. State arrays: A (read clients' requests), E (AXI port). `work`: the
+    clients for whose unit new times may follow, a set as bits.
     """
     P, U, V, X, bus, tokens, program, _ = arrays
     M, C, R, _, _ = bus
@@ -147,9 +148,9 @@ def advance_units(arrays, A, E, work):  # type: ignore[no-untyped-def]
 @timing_code
 def note_beats(P, bus, A, E, read, count, last, cycle):  # type: ignore[no-untyped-def]
     """Notes that `count` beats of the oldest request `read` (a row of array Q) move from `cycle` on, one a cycle.
-    `last`: the beats include the request's last one. Returns the client if its unit may derive new times, else -1: a
-    load ends with a request, so beats within one change nothing. P: the parameters of the run. `bus`, A, E: state
-    arrays of the memory's port.
+    `last`: the beats include the request's last one. Returns the request's client if new times of its unit may follow,
+    else -1: beats within a request of the load or compute unit change nothing before its last beat. P: the parameters
+    of the run. State arrays: `bus` (memory port), A (read clients' requests), E (AXI port).
     """
     C, R = bus.C, bus.R
     c, shift, before = read[Q_CLIENT], E[E_SHIFT], E[E_ARRIVED]

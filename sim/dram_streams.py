@@ -95,7 +95,8 @@ def accepts(cycle, master, stall):  # type: ignore[no-untyped-def]
 @timing_code
 def _give(d, given, requests, kinds, most_reads, most_writes, cycle, ready):  # type: ignore[no-untyped-def]
     """Sets `given`, the AXI signals that a master drives in a cycle, from the master's state `d` and its `requests`.
-    `kinds`: indices in `requests` of the reads (row 0) and of the writes (row 1). `ready`: whether the master accepts.
+    `kinds`: indices in `requests` of the reads (row 0) and of the writes (row 1). `most_reads`, `most_writes`: limits
+    on the bursts in flight. `ready`: whether the master accepts data and responses in the cycle.
     """
     given[:] = 0
     place = d[D_NEXT]
@@ -156,8 +157,9 @@ def _take(d, given, made, requests, kinds, times, cycle):  # type: ignore[no-unt
 
 @timing_code
 def _next_request(D, requests, cycle):  # type: ignore[no-untyped-def]
-    """The next cycle in which a master may drive a signal: `cycle` itself if a master has bursts in flight, else the
-    earliest cycle in which a master may issue its next request.
+    """The first cycle from `cycle` on in which a master may drive a signal: `cycle` itself if a master has bursts in
+    flight, else the earliest cycle in which a master may issue its next request; `cycle` + NEVER if none is left. State
+    array: D (masters).
     """
     first = cycle + NEVER
     for m in range(len(D)):
@@ -171,7 +173,7 @@ def _next_request(D, requests, cycle):  # type: ignore[no-untyped-def]
 @compiled(error_model="numpy", _nrt=False)
 def _run(memory, masters, start, limit):  # type: ignore[no-untyped-def]
     """Runs the streams of all masters and fills `masters.times`. Cycle 0 is `start` cycles after reset; the run stops
-    in cycle `limit`.
+    in cycle `limit`. `memory`: state of the DRAM.
     """
     P, G, B, L, M, F, inputs = memory
     D, requests, kinds, stalls, most, times = masters
@@ -193,8 +195,9 @@ def _run(memory, masters, start, limit):  # type: ignore[no-untyped-def]
 def run_streams(
     controller: Controller, streams: Streams, *, start: int = 50, limit: int = 10_000_000
 ) -> Array:
-    """Cycles of each burst, int64 (masters, n, 3), with the columns T_ACCEPTED, T_FIRST, T_END. Cycle 0 is `start`
-    cycles after reset; the run stops in cycle `limit`.
+    """Runs `streams` and returns the cycles of each burst, int64 (masters, n, 3), with the columns T_ACCEPTED, T_FIRST
+    and T_END; -1 for an event that did not happen. Cycle 0 is `start` cycles after reset; the run stops when all bursts
+    have ended, at the latest in cycle `limit`.
     """
     masters, count = streams.requests.shape[:2]
     kinds = np.zeros((masters, 2, count), np.int64)

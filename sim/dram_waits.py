@@ -50,7 +50,9 @@ def no_counts() -> Array:
 
 @timing_code
 def count_until(K, cause, end):  # type: ignore[no-untyped-def]
-    """Counts all cycles before `end` that are not counted yet for `cause`."""
+    """Counts all cycles before `end` that are not counted yet, for whatever cause, as cycles of `cause`. State array:
+    K (cycles by cause).
+    """
     if end > K[K_NEXT]:
         K[cause] += end - K[K_NEXT]
         place = K_KEPT + 2 * (K[K_INTERVALS] & (_KEPT - 1))
@@ -60,7 +62,9 @@ def count_until(K, cause, end):  # type: ignore[no-untyped-def]
 
 
 def counts_up_to(K: Array, total: int) -> Array:
-    """Cycles 1 to `total` by cause, without those of the last intervals that come later. At most `_KEPT` do."""
+    """The numbers of cycles by cause, int64 (CAUSES,), of cycles 1 to `total`. K may have counted later cycles, too; at
+    most `_KEPT` intervals of them.
+    """
     counts, number, end = K[:CAUSES].copy(), int(K[K_INTERVALS]), int(K[K_NEXT])
     while end > total + 1:
         number -= 1
@@ -74,7 +78,7 @@ def counts_up_to(K: Array, total: int) -> Array:
 @timing_code
 def holder(G, B):  # type: ignore[no-untyped-def]
     """The number of the bank that holds a request, -1 if none does. Of one master at most one bank does, because one
-    master uses one bank at a time.
+    master uses one bank at a time. State arrays: G (controller), B (banks).
     """
     busy, b = G[G_BUSY], np.int64(0)
     while busy >> b:
@@ -86,8 +90,9 @@ def holder(G, B):  # type: ignore[no-untyped-def]
 
 @timing_code
 def cause_of_cycle(G, B, master, E, outstanding):  # type: ignore[no-untyped-def]
-    """The cause for which no column command is sent in this cycle, if none is; after `dram.outputs`. `outstanding`: a
-    burst or its address is on its way. `master`: the only row of array M. G, B, E: state arrays.
+    """The cause of this cycle if the controller sends no column command in it; to be called between `dram.outputs` and
+    `dram.clock`. `outstanding`: whether a burst or its address is on its way. `master`: the only row of array M. State
+    arrays: G (controller), B (banks), E (AXI port).
     """
     busy, number = G[G_BUSY], holder(G, B)
     if busy == 0:

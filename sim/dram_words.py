@@ -99,7 +99,10 @@ def closed_state(controller: Controller, reset_cycles: int) -> tuple[Array, Arra
 
 @timing_code
 def _row_command(D, G, bank, cycle, opens):  # type: ignore[no-untyped-def]
-    """The cycle in which a row command that `bank` asks for from `cycle` on is accepted. `opens`: it is an ACTIVATE."""
+    """The cycle in which a row command that bank number `bank` asks for from `cycle` on is accepted; moves the
+    chooser's grant to this bank. `opens`: the command is an ACTIVATE, else a PRECHARGE. State arrays: D (controller's
+    parameters), G (controller).
+    """
     free = max(G[G_RRD], G[G_FAW]) if opens else cycle
     chooser = G_ROW_GRANT
     if D[P_PHASES] == 1:
@@ -112,15 +115,18 @@ def _row_command(D, G, bank, cycle, opens):  # type: ignore[no-untyped-def]
 
 @timing_code
 def _note_closed(G, S, cycle):  # type: ignore[no-untyped-def]
-    """Records a command in `cycle` that closes a row: a PRECHARGE of one bank, or auto-precharge."""
+    """Records a command in `cycle` that closes a row: a PRECHARGE of one bank, or auto-precharge. State arrays: G
+    (controller), S (last requests and commands).
+    """
     S[S_CLOSED + G[G_CLOSED] % CLOSED_KEPT] = cycle
     G[G_CLOSED] += 1
 
 
 @timing_code
 def _open(D, G, bank, number, row, cycle):  # type: ignore[no-untyped-def]
-    """Opens a `row` of `bank` (row `number` of the array B), which asks for the ACTIVATE from `cycle` on; returns the
-    first cycle in which the bank is regular.
+    """Opens row `row` of the bank `number`, whose state is `bank`, a row of the array B. The bank asks for the ACTIVATE
+    from `cycle` on. Returns the first cycle in which the bank is regular again (may send column commands). State
+    arrays: D (controller's parameters), G (controller).
     """
     opened = _row_command(D, G, number, max(cycle, bank[B_RC]), True)
     note_activate(D, G, opened)
@@ -134,8 +140,9 @@ def _open(D, G, bank, number, row, cycle):  # type: ignore[no-untyped-def]
 
 @timing_code
 def refresh(D, G, B, S, cycle):  # type: ignore[no-untyped-def]
-    """Does the next refresh. `cycle`: no row command or change of direction delays it from then on. Returns the first
-    cycle in which the banks are regular again.
+    """Executes the next refresh, after which all rows are closed. `cycle`: first cycle in which no row command and no
+    change of direction delays the refresh. Returns the first cycle in which the banks are regular again. State arrays:
+    D (controller's parameters), G (controller), B (banks), S (last requests and commands).
     """
     begin = max(cycle, G[G_REFRESH_AT] + 2, S[S_WTP]) + 1
     end = begin + D[P_RP] + D[P_RFC] + 1
@@ -158,8 +165,8 @@ def refresh(D, G, B, S, cycle):  # type: ignore[no-untyped-def]
 def _column_command(dram, number, row, write, held, queued):  # type: ignore[no-untyped-def]
     """The cycle of the column command of a request for a `row` of the bank `number`. `dram`: the state of the memory
     (`dram_port.Bursts`). `write`: whether the request is a write. `held`: the cycle from which the bank holds the
-    request. `queued`: the request was in the bank's queue when the last column command was sent. Counts the cycles in
-    between by cause in the array K.
+    request. `queued`: the request was in the bank's queue when the last column command was sent. Counts the cycles from
+    `held` to the returned cycle by cause in the array K.
     """
     D, G, B, S, K = dram.P, dram.G, dram.B, dram.S, dram.K
     bank = B[number]

@@ -66,9 +66,9 @@ _LINE = 64  # bytes
 def run_row(  # type: ignore[no-untyped-def]
     row, here, memory, widths, uop_bytes, pads, scratch
 ):
-    """Executes the instruction `row`; returns DONE, or OUTSIDE if it accesses a scratchpad out of bounds or has another
-    of the errors that `_refuse` names. `here`: values of its unit's configuration registers. `widths`: bits of a
-    micro-op's fields. `scratch`: memory for a temporary vector of STORE.POST, int32 (batch, block_out).
+    """Executes the instruction `row` on DRAM `memory` and scratchpads `pads`; returns DONE, or OUTSIDE for an index out
+    of bounds or another error that `_refuse` names. `here`: values of its unit's configuration registers. `widths`,
+    `uop_bytes`: bits of a micro-op's fields, bytes of a micro-op. `scratch`: a temporary int32 (batch, block_out).
     """
     uop, inp, wgt, packed, acc, par = pads.uop, pads.inp, pads.wgt, pads.packed, pads.acc, pads.par
     kind = row[KIND]
@@ -103,8 +103,8 @@ def run_row(  # type: ignore[no-untyped-def]
 
 @compiled()
 def _execute(rows, registers, memory, widths, uop_bytes, pads, trace):  # type: ignore[no-untyped-def]
-    """Executes all instructions, and fills `trace` with the micro-ops that the LOAD.UOPs write, in order. Returns the
-    index of the first instruction that `run_row` refuses, or -1 if there is none.
+    """Executes the program (`rows`, `registers`: see `Decoded`) by `run_row`, and fills `trace` with the micro-ops that
+    its LOAD.UOPs write. Returns the index of the first instruction that `run_row` refuses, or -1 if there is none.
     """
     used = 0
     scratch = np.empty(pads.acc.shape[1:], np.int32)
@@ -131,8 +131,8 @@ def _trace_size(rows):  # type: ignore[no-untyped-def]
 
 @compiled()
 def _trace_uops(rows, memory, uop_bytes, buffer, trace):  # type: ignore[no-untyped-def]
-    """Executes the LOAD.UOPs alone and fills `trace` with the words that each writes; returns the index of a LOAD.UOP
-    that writes `buffer`, the micro-op scratchpad, out of bounds, or -1.
+    """Executes only the LOAD.UOPs of `rows`, from DRAM `memory`, and fills `trace` with the words that each writes;
+    returns the index of the first that writes `buffer`, the micro-op scratchpad, out of bounds, or -1.
     """
     used = 0
     for i in range(len(rows)):
@@ -170,7 +170,7 @@ def _refuse(decoded: Decoded, index: int) -> None:
 
 
 def _aligned(shape: tuple[int, ...], dtype: type) -> NDArray[Any]:
-    """An array of zeros that starts at a cache line. Vectors that cross lines would slow down GEMM by a third."""
+    """Zeros of this shape and dtype that start at a cache line. Vectors that cross lines would slow GEMM by a third."""
     size = math.prod(shape) * np.dtype(dtype).itemsize
     buffer = np.zeros(size + _LINE, np.uint8)
     start = -buffer.ctypes.data % _LINE
@@ -212,7 +212,7 @@ def start_pads(config: Config, contents: Contents | None = None) -> Pads:
 def execute(
     config: Config, decoded: Decoded, memory: NDArray[np.uint8], contents: Contents | None = None
 ) -> tuple[NDArray[np.uint8], Scratchpads, NDArray[np.uint64]]:
-    """Executes a program; returns final memory, final scratchpads and the words that the LOAD.UOPs wrote, uint64.
+    """Executes a program on a copy of `memory`. Returns it, the final scratchpads, and the LOAD.UOPs' words, uint64.
 
     `contents`: the scratchpads at launch. Raises ProgramError, which names the instruction, for an index outside a
     scratchpad, a field that must be 0 and is not, or an illegal value of a register.

@@ -23,7 +23,8 @@ LANES = 16
 
 @intrinsic
 def multiply_tile(typing_context: Any, target: Any, weights: Any, inputs: Any, pairs: Any, add: Any) -> Any:
-    """target[16] (int32) = sum over pairs p of weights[p][16][2] x inputs[p][2] (int16), plus target if `add` is 1.
+    """Sets target[16] (int32) to the sum over pairs p of weights[p][16][2] x inputs[p][2] (int16), plus target if `add`
+    is 1. An intrinsic of numba, which passes `typing_context` itself.
 
     `target`, `weights` and `inputs` are addresses, `pairs` the number of pairs; all arguments are int64.
     """
@@ -64,7 +65,7 @@ def multiply_tile(typing_context: Any, target: Any, weights: Any, inputs: Any, p
 
 @intrinsic
 def fused_multiply_add(typing_context: Any, a: Any, b: Any, c: Any) -> Any:
-    """a * b + c in float32 with one rounding."""
+    """`a` * `b` + `c` in float32 with one rounding. An intrinsic of numba, which passes `typing_context` itself."""
 
     def generate(context: Any, builder: ir.IRBuilder, signature: Any, arguments: Any) -> Any:
         return builder.fma(*arguments)

@@ -77,7 +77,7 @@ def _pad_int8(here):  # type: ignore[no-untyped-def]
 @compiled()
 def load_inp(row, here, memory, inp):  # type: ignore[no-untyped-def]
     """Executes LOAD.INP into `inp` int16 (depth, batch, block_in). `row`: the decoded instruction; `here`: values of
-    its unit's configuration registers.
+    its unit's configuration registers; `memory`: DRAM. Returns DONE, or OUTSIDE if it writes out of bounds.
     """
     if not _fits(row, len(inp)):
         return OUTSIDE
@@ -94,7 +94,8 @@ def load_inp(row, here, memory, inp):  # type: ignore[no-untyped-def]
 @compiled()
 def load_patch(row, here, memory, inp):  # type: ignore[no-untyped-def]
     """Executes LOAD.PATCH into `inp` int16 (depth, batch, block_in), byte by byte in the order of isa/README.md. `row`:
-    the decoded instruction; `here`: values of its unit's configuration registers.
+    the decoded instruction; `here`: values of its unit's configuration registers; `memory`: DRAM. Returns DONE, or
+    OUTSIDE if it writes out of bounds, has pads in x, or names a row of the batch that does not exist.
     """
     patch, pad = here[1], _pad_int8(here)
     run, step, pitch, left = patch & 0xFF, patch >> 8 & 0xFF, patch >> 16 & 0xFF, patch >> 24 & 0xFF
@@ -124,7 +125,8 @@ def load_patch(row, here, memory, inp):  # type: ignore[no-untyped-def]
 @compiled()
 def load_wgt(row, memory, wgt, packed):  # type: ignore[no-untyped-def]
     """Executes LOAD.WGT into `wgt` int8 (depth, columns, block_in) and its copy `packed` int16 (depth, blocks of
-    columns, pairs of inputs, lanes, 2). `row`: the decoded instruction.
+    columns, pairs of inputs, lanes, 2). `row`: the decoded instruction; `memory`: DRAM. Returns DONE, or OUTSIDE if it
+    writes out of bounds.
     """
     if not _fits(row, len(wgt)):
         return OUTSIDE
@@ -151,7 +153,9 @@ def load_wgt(row, memory, wgt, packed):  # type: ignore[no-untyped-def]
 
 @compiled()
 def load_uop(row, memory, size, uop):  # type: ignore[no-untyped-def]
-    """Executes LOAD.UOP into `uop` uint64; a micro-op has `size` bytes in memory (4 or 8). `row`: the instruction."""
+    """Executes LOAD.UOP into `uop` uint64; a micro-op has `size` bytes in DRAM `memory` (4 or 8). `row`: the decoded
+    instruction. Returns DONE, or OUTSIDE if it writes out of bounds.
+    """
     if not _fits(row, len(uop)):
         return OUTSIDE
     for to, count, start in _runs(row):
@@ -169,7 +173,7 @@ def load_uop(row, memory, size, uop):  # type: ignore[no-untyped-def]
 @compiled()
 def load_acc(row, here, memory, acc):  # type: ignore[no-untyped-def]
     """Executes LOAD.ACC into `acc` int32 (depth, batch, block_out). `row`: the decoded instruction; `here`: values of
-    its unit's configuration registers.
+    its unit's configuration registers; `memory`: DRAM. Returns DONE, or OUTSIDE if it writes out of bounds.
     """
     if not _fits(row, len(acc)):
         return OUTSIDE
@@ -185,8 +189,9 @@ def load_acc(row, here, memory, acc):  # type: ignore[no-untyped-def]
 
 @compiled()
 def load_acc8(row, here, memory, acc):  # type: ignore[no-untyped-def]
-    """Executes LOAD.ACC8 into `acc` int32 (depth, batch, block_out): int8 values, sign-extended. `row`: the decoded
-    instruction; `here`: values of its unit's configuration registers.
+    """Executes LOAD.ACC8 into `acc` int32 (depth, batch, block_out): int8 values of DRAM `memory`, sign-extended.
+    `row`: the decoded instruction; `here`: values of its unit's configuration registers. Returns DONE, or OUTSIDE if it
+    writes out of bounds.
     """
     if not _fits(row, len(acc)):
         return OUTSIDE
@@ -202,7 +207,9 @@ def load_acc8(row, here, memory, acc):  # type: ignore[no-untyped-def]
 
 @compiled()
 def load_table(row, memory, table):  # type: ignore[no-untyped-def]
-    """Executes LOAD.TABLE into `table` int8 (depth, 256). `row`: the decoded instruction."""
+    """Executes LOAD.TABLE from DRAM `memory` into `table` int8 (depth, 256). `row`: the decoded instruction. Returns
+    DONE, or OUTSIDE if it writes out of bounds or has pads.
+    """
     if not _fits(row, len(table)) or row[X_PAD_0] or row[X_PAD_1] or row[Y_PAD_0] or row[Y_PAD_1]:
         return OUTSIDE
     flat, size = table.reshape(-1), table.shape[1]
@@ -215,7 +222,9 @@ def load_table(row, memory, table):  # type: ignore[no-untyped-def]
 
 @compiled()
 def load_par(row, memory, par):  # type: ignore[no-untyped-def]
-    """Executes LOAD.PAR into `par` uint32 (depth, 2, block_out). `row`: the decoded instruction."""
+    """Executes LOAD.PAR from DRAM `memory` into `par` uint32 (depth, 2, block_out). `row`: the decoded instruction.
+    Returns DONE, or OUTSIDE if it writes out of bounds.
+    """
     if not _fits(row, len(par)):
         return OUTSIDE
     flat, size = par.reshape(-1), 2 * par.shape[2]

@@ -70,7 +70,7 @@ class TimingRun:
 
 
 def token_queues() -> tuple[Array, Array]:
-    """For each unit, the indices in TOKEN_QUEUES of its pop flags, and of its push flags: two arrays, int64 (3, 2)."""
+    """Two arrays, int64 (3, 2), with indices in TOKEN_QUEUES for each unit's pop_prev and pop_next, and its pushes."""
     pop, push = np.zeros((3, 2), np.int64), np.zeros((3, 2), np.int64)
     for number, queue in enumerate(TOKEN_QUEUES):
         pop[queue.consumer, int(queue.pop_flag == "pop_next")] = number
@@ -102,7 +102,7 @@ def _bursts_kept(config: Config) -> int:
 
 
 def _units(rows: Array) -> tuple[Array, Array]:
-    """Returns the state array U of the units at launch, and each unit's instructions in program order, int64 (3, n)."""
+    """Returns the state array U of the units at launch, and each unit's indices in `rows` in order, int64 (3, n)."""
     units = np.zeros((3, s.U_SIZE), np.int64)
     order = np.zeros((3, len(rows)), np.int64)
     for unit in Unit:
@@ -124,9 +124,9 @@ def run_timing(
     scratchpads: Contents | None,
     log: WordLog | None = None,
 ) -> TimingRun:
-    """Runs the timing of a decoded program of `count` instructions up to cycle `limit`.
+    """Returns the timing run of a decoded program of `count` instructions up to cycle `limit`. `memory_size`: bytes of
+    its image. `trace`: the words that the LOAD.UOPs write, load after load. `scratchpads`: contents at launch.
 
-    `trace`: the words that the LOAD.UOPs write, one load after the other. `scratchpads`: their contents at launch.
     `log`: filled with the runs of words of a DRAM.
     """
     uops = typed_scratchpads(config, scratchpads)["uop"].astype(np.uint64)
@@ -200,9 +200,9 @@ def _one_bank(P, low, high, row, out, inner):  # type: ignore[no-untyped-def]
 
 @compiled()
 def find_banks(P, rows, registers, trace, uops, B):  # type: ignore[no-untyped-def]
-    """Finds the accumulator banks that each instruction reads (`sim/ports.py`), and fills the array B with them.
-    Returns copies of micro-ops, uint64; column B_UOPS of B is the index of an instruction's first one among these
-    copies.
+    """Finds the accumulator banks that each GEMM, DEPTHWISE, TAPS and ALU of a program (`rows`, `registers`: see
+    `Decoded`) reads, and fills the array B with them. Returns copies of the micro-ops of instructions that read several
+    banks, uint64; column B_UOPS of B is the index of an instruction's first one among these copies.
 
     `trace`: uint64, the micro-ops that the LOAD.UOPs write, in order. `uops`: uint64 (uop_depth,), the micro-op
     scratchpad at launch, which is overwritten.

@@ -111,7 +111,8 @@ def beats_of(address, length, bus):  # type: ignore[no-untyped-def]
 @timing_code
 def start_transfer(C, c, kind, address, runs, length, pitch, earliest):  # type: ignore[no-untyped-def]
     """Starts a transfer of traffic `kind`: client `c` (a row of the array C) reads `runs` runs of `length` bytes (both
-    above 0) from `address` on, `pitch` bytes apart; its first request is on the bus in cycle `earliest` or later.
+    above 0). The first begins at byte `address`, and the begins of two runs are `pitch` bytes apart. The first request
+    is on the bus in cycle `earliest` or later.
     """
     C[c, C_KIND] = kind
     C[c, C_ADDRESS] = address
@@ -131,8 +132,9 @@ def requests_left(C, c):  # type: ignore[no-untyped-def]
 
 @timing_code
 def show_request(P, C, R, c):  # type: ignore[no-untyped-def]
-    """Puts the next request of client `c` on the bus if the cycle in which its FIFO has room is known; returns whether
-    it did. P, C, R: state arrays (`sim/arrays.py`).
+    """Puts the next request of client `c` on the bus, if there is one, no other request of the client is on the bus,
+    and the cycle in which its FIFO has room is known. Returns whether it did. State arrays: P (parameters of the run),
+    C (read clients), R (their bursts).
     """
     if C[c, C_LEFT] == 0 or C[c, C_SHOWN] != NEVER:
         return False
@@ -173,7 +175,7 @@ def show_request(P, C, R, c):  # type: ignore[no-untyped-def]
 @timing_code
 def next_accept(P, M, C, Q):  # type: ignore[no-untyped-def]
     """Cycle in which the memory accepts the next read address, given the requests on the bus so far; NEVER if there are
-    none. P, M, C, Q: state arrays (`sim/arrays.py`).
+    none. State arrays: P (parameters of the run), M (memory and fetch), C (read clients), Q (accepted reads).
     """
     shown = min(min(C[0, C_SHOWN], C[1, C_SHOWN]), min(C[2, C_SHOWN], C[3, C_SHOWN]))
     if shown == NEVER:
@@ -190,8 +192,9 @@ def next_accept(P, M, C, Q):  # type: ignore[no-untyped-def]
 @timing_code
 def accept_read(P, M, C, Q, cycle, moved, beats):  # type: ignore[no-untyped-def]
     """Accepts a read request in `cycle`. If several clients have a request on the bus, it takes that of the client with
-    the highest priority. Returns the client. P, M, C, Q: state arrays (`sim/arrays.py`). `moved`, `beats`: counts of
-    data bytes and of bus beats by kind of data, updated.
+    the lowest number, which has the highest priority. Returns this number. State arrays: P (parameters of the run), M
+    (memory and fetch), C (read clients), Q (accepted reads). `moved`, `beats`: counts of data bytes and of bus beats by
+    kind of data, updated.
     """
     c = 0
     while C[c, C_SHOWN] > cycle:
@@ -213,8 +216,8 @@ def accept_read(P, M, C, Q, cycle, moved, beats):  # type: ignore[no-untyped-def
 @timing_code
 def _cut(P, M, burst):  # type: ignore[no-untyped-def]
     """Returns two numbers about the store to which `burst`, a row of array W, belongs: the cycle from which the store's
-    runs of bytes are cut into bursts, and the number of cycles spent on multiplying to get the length of a run. P, M:
-    state arrays (`sim/arrays.py`).
+    runs of bytes are cut into bursts, and the number of cycles spent on multiplying to get the length of a run. State
+    arrays: P (parameters of the run), M (memory and fetch).
     """
     cut, product = M[M_CUT_FROM], M[M_CUT_PRODUCT]
     if burst[W_BEGIN] != NEVER:
@@ -226,8 +229,9 @@ def _cut(P, M, burst):  # type: ignore[no-untyped-def]
 
 @timing_code
 def first_show(P, M, W):  # type: ignore[no-untyped-def]
-    """First cycle in which the next write address can be on the bus, if only the store unit and the previous write
-    delay it. P, M, W: state arrays (`sim/arrays.py`).
+    """First cycle in which the next write address can be on the bus, as far as the store unit and the previous write
+    address delay it (not the limit of outstanding writes). State arrays: P (parameters of the run), M (memory and
+    fetch), W (write bursts).
     """
     burst = W[M[M_WRITE_ACCEPTED] & (W.shape[0] - 1)]
     cut, product = _cut(P, M, burst)
@@ -237,7 +241,7 @@ def first_show(P, M, W):  # type: ignore[no-untyped-def]
 @timing_code
 def note_write(P, M, W, first, cycle):  # type: ignore[no-untyped-def]
     """Records that the memory accepts the next write address in `cycle`; the address was on the bus from cycle `first`
-    on. P, M, W: state arrays (`sim/arrays.py`).
+    on. State arrays: P (parameters of the run), M (memory and fetch), W (write bursts).
     """
     M[M_CUT_FROM], M[M_CUT_PRODUCT] = _cut(P, M, W[M[M_WRITE_ACCEPTED] & (W.shape[0] - 1)])
     M[M_LAST_WRITE_ACCEPT] = cycle
@@ -249,7 +253,8 @@ def note_write(P, M, W, first, cycle):  # type: ignore[no-untyped-def]
 @timing_code
 def accept_writes(P, M, W):  # type: ignore[no-untyped-def]
     """Accepts write addresses on the bus, in order, until the acceptance of one depends on a response whose cycle is
-    not known yet; returns whether any was accepted. P, M, W: state arrays (`sim/arrays.py`).
+    not known yet; returns whether any was accepted. State arrays: P (parameters of the run), M (memory and fetch), W
+    (write bursts).
     """
     progress = False
     while M[M_WRITE_ACCEPTED] < M[M_WRITE_SHOWN]:
@@ -271,8 +276,8 @@ def accept_writes(P, M, W):  # type: ignore[no-untyped-def]
 
 @timing_code
 def next_slot(M, Q, W):  # type: ignore[no-untyped-def]
-    """Cycle in which the memory picks the next burst, given the bursts accepted so far; NEVER if there are none. M, Q,
-    W: state arrays (`sim/arrays.py`).
+    """Cycle in which the memory picks the next burst, given the bursts accepted so far; NEVER if there are none. State
+    arrays: M (memory and fetch), Q (accepted reads), W (write bursts).
     """
     slot = NEVER
     if M[M_SERVED] < M[M_ACCEPTED]:
@@ -285,8 +290,9 @@ def next_slot(M, Q, W):  # type: ignore[no-untyped-def]
 @timing_code
 def serve(P, M, C, R, Q, W, cycle):  # type: ignore[no-untyped-def]
     """Picks the burst that the memory transfers from `cycle` on and sets the cycles of its beats; returns its client.
-    With separate data channels, a second call for the same `cycle` may pick a burst of the other direction. P, M, C, R,
-    Q, W: state arrays (`sim/arrays.py`).
+    With separate data channels, a second call for the same `cycle` may pick a burst of the other direction. State
+    arrays: P (parameters of the run), M (memory and fetch), C (read clients), R (their bursts), Q (accepted reads), W
+    (write bursts).
     """
     read = Q[M[M_SERVED] & QUEUE_MASK]
     write = W[M[M_WRITE_SERVED] & (W.shape[0] - 1)]

@@ -81,9 +81,10 @@ def alu_issue_cycles(P, row):  # type: ignore[no-untyped-def]
 
 @timing_code
 def _bank_of(P, row, registers, B, kept, i, number, source):  # type: ignore[no-untyped-def]
-    """Index of the accumulator bank that operation `number` of instruction `i` reads: the bank of its source
-    accumulator if `source`, else that of its destination. `row`: the decoded instruction. B and `kept`: the banks and
-    micro-ops that `find_banks` recorded.
+    """Index of the accumulator bank that operation `number` (from 0) of instruction `i` reads: the bank of its source
+    accumulator if `source`, else that of its destination. `row`: the decoded instruction; `registers`: the values of
+    the configuration registers. B and `kept`: the banks and micro-ops that `find_banks` recorded. State array: P
+    (parameters of the run).
     """
     uniform = B[i, B_SOURCE] if source else B[i, B_BANK]
     if uniform != MIXED:
@@ -103,7 +104,8 @@ def _bank_of(P, row, registers, B, kept, i, number, source):  # type: ignore[no-
 @timing_code
 def _first_part(P, row, registers, B, kept, i, number):  # type: ignore[no-untyped-def]
     """Whether operation `number` of GEMM `i` multiplies the first part of the input vector (extension `fold`). B and
-    `kept`: the recorded banks and micro-ops (`find_banks`). `row`: the decoded instruction.
+    `kept`: the recorded banks and micro-ops (`find_banks`). `row`: the decoded instruction; `registers`: as in
+    `Decoded`. State array: P (parameters of the run).
     """
     count = row[UOP_END] - row[UOP_BGN]
     word = np.int64(kept[B[i, B_UOPS] + number % count])
@@ -120,8 +122,9 @@ def port_free(P, U, V, X, program, bank, cycle, horizon):  # type: ignore[no-unt
     """Finds an interval of cycles in which the compute unit does not read accumulator bank `bank`. Returns a pair: the
     first such cycle, not before `cycle`, and the last cycle up to which the bank is known to stay free.
 
-    `horizon`: cycle up to which the compute unit's reads are known; cycles after it are not examined. P, U, V, X: state
-    arrays of the run (`sim/arrays.py`).
+    `horizon`: cycle up to which the compute unit's reads are known; cycles after it are not examined, so the first
+    returned cycle is after it if the bank is not free before. State arrays: P (parameters of the run), U (units), V
+    (current store), X (record of each instruction), `program` (decoded program).
     """
     rows, registers, order, B, kept = program.rows, program.registers, program.order, program.B, program.kept
     while cycle <= horizon:

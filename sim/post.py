@@ -72,8 +72,9 @@ def _signed(word, low, width):  # type: ignore[no-untyped-def]
 
 @compiled()
 def store_post(row, here, memory, pads, reduced):  # type: ignore[no-untyped-def]
-    """Executes STORE.POST on the scratchpads `pads`; `reduced` is a temporary vector, int32 (batch, block_out). `row`:
-    the decoded instruction; `here`: values of its unit's configuration registers.
+    """Executes STORE.POST from the scratchpads `pads` to DRAM `memory` or the chain memory; `reduced` is a temporary
+    vector, int32 (batch, block_out). `row`: the decoded instruction; `here`: values of its unit's configuration
+    registers. Returns DONE, or OUTSIDE for an index out of bounds.
     """
     acc, par, chain, table, entries = pads.acc, pads.par, pads.chain, pads.table, pads.rows
     if row[X_SIZE] == 0 or row[Y_SIZE] == 0:

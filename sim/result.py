@@ -123,7 +123,7 @@ class SimulationResult:
 
 
 def dram_counts(memory: NDArray[np.int64]) -> DramCounts:
-    """The counts in the array M of a run (`state.py`) on a machine with a DRAM."""
+    """The counts in `memory`, the array M at the end of a run (`state.py`) on a machine with a DRAM."""
     found = memory[M_OPENED:].reshape(-1, M_COUNTS)
     channels = () if len(found) == 1 else tuple([_dram_counts(row) for row in found])
     return dataclasses.replace(_dram_counts(found.sum(axis=0)), channels=channels)
@@ -161,8 +161,8 @@ def compute_timeline(result: SimulationResult) -> Timeline:
 
 
 def cycles_by_category(timeline: Timeline, start: int, stop: int) -> dict[str, int]:
-    """Cycles in [start, stop) by category; their sum is stop - start if the run has these cycles. Categories without
-    cycles are left out.
+    """The numbers of the cycles `start` + 1 to `stop` by category, in all `stop` - `start` if the run has these cycles.
+    Categories without cycles are left out.
     """
     first = int(np.searchsorted(timeline.stop, start, side="right"))
     last = int(np.searchsorted(timeline.start, stop, side="left"))

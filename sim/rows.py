@@ -90,8 +90,8 @@ def _elements(register, is_last, lanes):  # type: ignore[no-untyped-def]
 @compiled()
 def share_rows(reduced, x, is_last, here, table, entries):  # type: ignore[no-untyped-def]
     """Replaces the lanes of the vector `reduced`, int32 (batch, block_out), by softmax shares or normalized elements.
-    `x`: number of the row that the vector belongs to. `is_last`: it is the last vector of its row. `entries`: for each
-    row, its factor, and its maximum (softmax) or sum (normalizations).
+    `x`: number of the vector's row, from 0 in the instruction. `is_last`: it is the last vector of its row. `entries`:
+    the row scratchpad: a row's factor, and its maximum (softmax) or sum (normalizations).
 
     In a softmax, a lane becomes the `table` entry for its difference from the maximum, times the factor. In a
     normalization, it becomes its difference from the mean (without field `centre`: from the zero point), times the
@@ -121,9 +121,9 @@ def share_rows(reduced, x, is_last, here, table, entries):  # type: ignore[no-un
 @compiled()
 def count_rows(row, here, acc, scratch, table, entries):  # type: ignore[no-untyped-def]
     """Executes ROWS: updates in `entries` uint32 (row_depth, 2) each row's packed factor and its value (softmax: the
-    maximum; normalizations: the sum of differences). Returns DONE, or OUTSIDE if accumulators or entries do not exist
-    or a row is too long. `scratch`: a temporary vector, int32 (batch, block_out). `row`: the decoded instruction;
-    `here`: values of its unit's configuration registers.
+    maximum; normalizations: the sum of differences) from the accumulators `acc` and the look-up tables `table`. Returns
+    DONE, or OUTSIDE if accumulators or entries do not exist or a row is too long. `scratch`: a temporary vector, int32
+    (batch, block_out). `row`: the decoded instruction; `here`: values of its unit's configuration registers.
     """
     if row[X_SIZE] == 0 or row[Y_SIZE] == 0:
         return DONE

@@ -74,7 +74,8 @@ def operand_statistics(
     share: float = 1.0,
     seed: int = 0,
 ) -> OperandStatistics:
-    """Counts the bits that toggle while the program `instructions` runs from the DRAM image `memory`, uint8.
+    """Returns the numbers of bits that toggle while the program `instructions` runs from the DRAM image `memory`,
+    uint8.
 
     Counting inside the array takes by far the most time. So this is done only for a random `share` (0 to 1), drawn with
     `seed`, of the array's operations in the whole program; each of these is compared with the operation just before it.
@@ -150,8 +151,9 @@ class _Machine(NamedTuple):
 
 @compiled()
 def _next_stores(rows, bank_depth):  # type: ignore[no-untyped-def]
-    """For each instruction, int64 (n,), the accumulator bank that the next store or ROWS after it reads first; 0 if
-    none follows. The store unit's read port shows the output of this bank in the meantime.
+    """For each instruction of `rows`, int64 (n,), the accumulator bank that the next store or ROWS after it reads
+    first; 0 if none follows. The store unit's read port shows the output of this bank in the meantime. `bank_depth`:
+    number of vectors in a bank.
     """
     found = np.zeros(len(rows), np.int64)
     bank = np.int64(0)
@@ -166,8 +168,9 @@ def _next_stores(rows, bank_depth):  # type: ignore[no-untyped-def]
 def _observe(  # type: ignore[no-untyped-def]
     program, machine, memory, pads, sample, totals
 ):
-    """Executes the program and adds toggled bits to `totals`; returns the index of an instruction that accesses a
-    scratchpad out of bounds, or -1.
+    """Executes the program on DRAM `memory` and scratchpads `pads`, and adds the numbers of toggled bits to `totals`,
+    in the order of MEASURED. Returns the index of the first instruction that `run_row` would refuse, such as for an
+    access out of bounds, or -1. `sample`: the operations for which bits inside the array are counted.
     """
     rows, widths, sizes = program.rows, machine.widths, machine.sizes
     scratch = np.empty(pads.acc.shape[1:], np.int32)

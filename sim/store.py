@@ -124,8 +124,9 @@ from .units import begin, end, first_request, look_ahead, start_load
 
 @timing_code
 def _next_burst(P, V):  # type: ignore[no-untyped-def]
-    """Cuts the next write burst from the output runs (contiguous bytes) of the current store (array V), if any bytes
-    are left. P: parameters of the run.
+    """Cuts the next write burst from the output runs (contiguous bytes) of the current store, if any bytes are left:
+    sets V_CUT_BEATS to its beats and adds its bytes to V_CUT. State arrays: P (parameters of the run), V (current
+    store).
     """
     if V[V_LEFT] == 0:
         if V[V_RUNS] == 0:
@@ -144,8 +145,9 @@ def _next_burst(P, V):  # type: ignore[no-untyped-def]
 @timing_code
 def _start_store(P, C, V, row, registers, i, cycle):  # type: ignore[no-untyped-def]
     """Fills the array V, which describes the current store, for instruction `i`, a store or ROWS. The instruction
-    begins in `cycle` and has at least one vector. `row`: its decoded instruction. P, C: state arrays (`sim/arrays.py`).
-    Call it only after the cycles of all accumulator reads of the previous store have been computed.
+    begins in `cycle` and has at least one vector. `row`: the decoded instruction; `registers`: as in `Decoded`. State
+    arrays: P (parameters of the run), C (read clients), V (current store). Call it only after the cycles of all
+    accumulator reads of the previous store have been computed.
     """
     out = P[P_OUT_BYTES]
     V[V_INSTRUCTION] = i
@@ -225,7 +227,8 @@ def _plain(row):  # type: ignore[no-untyped-def]
 def _store_condition(P, U, V, X, order, row, cycle):  # type: ignore[no-untyped-def]
     """Finds the first cycle, not before `cycle`, in which the store unit may begin instruction `row`, as far as earlier
     instructions of the unit are concerned. Returns BLOCKED if the cycle is not known yet. `order`: indices of the
-    unit's instructions. P, U, V, X: state arrays (`sim/arrays.py`).
+    unit's instructions. State arrays: P (parameters of the run), U (units), V (current store), X (record of each
+    instruction).
     """
     u = STORE
     if U[u, U_ENDED] == U[u, U_BEGUN]:
@@ -259,8 +262,9 @@ def _store_condition(P, U, V, X, order, row, cycle):  # type: ignore[no-untyped-
 
 @timing_code
 def _complete(W, X, row, i):  # type: ignore[no-untyped-def]
-    """Cycle in which instruction `i` of the store unit, the oldest in flight, is complete; BLOCKED if not known yet. W,
-    X: state arrays (`sim/arrays.py`). `row`: the decoded instruction.
+    """Cycle in which instruction `i` of the store unit, the oldest in flight, is complete: for a store to DRAM, that of
+    the response to its last write. BLOCKED if not known yet. State arrays: W (write bursts), X (record of each
+    instruction). `row`: the decoded instruction.
     """
     if row[KIND] in (LOAD_PAR, LOAD_TABLE, ROWS) or (row[KIND] == STORE_POST and row[CHAIN]):
         return X[i, X_DONE]
@@ -273,7 +277,8 @@ def _complete(W, X, row, i):  # type: ignore[no-untyped-def]
 @timing_code
 def advance_store(P, U, V, X, bus, tokens, program):  # type: ignore[no-untyped-def]
     """Begins and ends instructions of the store unit, as far as their cycles can be computed already. Returns whether
-    anything changed. P, U, V, X: state arrays (`sim/arrays.py`).
+    anything changed. State arrays: P (parameters of the run), U (units), V (current store), X (record of each
+    instruction), `bus` (memory port), `tokens` (token queues), `program` (decoded program).
     """
     u, c = STORE, STORE_CLIENT
     C, R, W = bus.C, bus.R, bus.W
@@ -320,8 +325,8 @@ def advance_store(P, U, V, X, bus, tokens, program):  # type: ignore[no-untyped-
 
 @timing_code
 def _room(P, M, V, W):  # type: ignore[no-untyped-def]
-    """First cycle in which the store FIFO has room for the next vector; BLOCKED if not known yet. P, M, V, W: state
-    arrays (`sim/arrays.py`).
+    """First cycle in which the store FIFO has room for the next vector; BLOCKED if not known yet. State arrays: P
+    (parameters of the run), M (memory and fetch), V (current store), W (write bursts).
     """
     used = V[V_STORED] + P[P_OUT_BYTES] - P[P_STORE_FIFO]
     if used <= 0:
@@ -337,8 +342,8 @@ def _room(P, M, V, W):  # type: ignore[no-untyped-def]
 
 @timing_code
 def _operand(P, C, V, R):  # type: ignore[no-untyped-def]
-    """First cycle in which the next vector's operand is in the FIFO; BLOCKED if not known yet. P, C, V, R: state arrays
-    (`sim/arrays.py`).
+    """First cycle in which the next vector's operand is in the FIFO; BLOCKED if not known yet. State arrays: P
+    (parameters of the run), C (read clients), V (current store), R (their bursts).
     """
     c = STORE_CLIENT
     wanted = (V[V_INDEX] // V[V_REPEAT] + 1) * P[P_OUT_BYTES]
@@ -356,7 +361,8 @@ def _operand(P, C, V, R):  # type: ignore[no-untyped-def]
 @timing_code
 def _take_operand(P, C, V, R, cycle):  # type: ignore[no-untyped-def]
     """Takes the operand out of the FIFO in `cycle` if the current vector is the last one that uses it, and frees the
-    room of the bursts whose last bytes belong to this operand. P, C, V, R: state arrays (`sim/arrays.py`).
+    room of the bursts whose last bytes belong to this operand. State arrays: P (parameters of the run), C (read
+    clients), V (current store), R (their bursts).
     """
     c = STORE_CLIENT
     if (V[V_INDEX] + 1) % V[V_REPEAT]:
@@ -374,7 +380,7 @@ def _take_operand(P, C, V, R, cycle):  # type: ignore[no-untyped-def]
 @timing_code
 def port_horizon(P, U, next_event):  # type: ignore[no-untyped-def]
     """Last cycle up to which all accumulator reads of the compute unit are known; `next_event`: cycle of the memory's
-    next event. P, U: state arrays (`sim/arrays.py`).
+    next event. State arrays: P (parameters of the run), U (units).
 
     A compute instruction that has not begun yet begins in next_event + 1 at the earliest, not before the last issue of
     the GEMM before it, and after the end of every other instruction; its first read comes later still.
@@ -387,7 +393,9 @@ def port_horizon(P, U, next_event):  # type: ignore[no-untyped-def]
 def read_vectors(P, U, V, X, bus, program, traffic, next_event):  # type: ignore[no-untyped-def]
     """Computes the cycles of further accumulator reads of the current store. It stops at a read whose cycle is not
     known yet, because room in the FIFO, an operand, or the compute unit's use of the read ports is not known. Returns
-    whether it computed any. `next_event`: cycle of the memory's next event. P, U, V, X: state arrays (`sim/arrays.py`).
+    whether it computed any. `next_event`: cycle of the memory's next event. State arrays: P (parameters of the run), U
+    (units), V (current store), X (record of each instruction), `bus` (memory port), `program` (decoded program),
+    `traffic` (bytes and beats by kind).
     """
     if V[V_INDEX] == V[V_COUNT]:
         return False

@@ -67,7 +67,7 @@ def _enter(P, C, c, first):  # type: ignore[no-untyped-def]
 def write_elements(P, C, R, c, row, size, begin):  # type: ignore[no-untyped-def]
     """Computes the cycles of further steps of the load `row`, as far as the bus words they need have arrived. Client
     `c` began the load in cycle `begin`; an element has `size` bytes. Returns the cycle in which the load ends, or
-    BLOCKED if it is not known yet. P, C, R: state arrays (`sim/arrays.py`).
+    BLOCKED if it is not known yet. State arrays: P (parameters of the run), C (read clients), R (their bursts).
     """
     if C[c, C_ACTIVE] == 0:
         _enter(P, C, c, begin + P[P_STEP_DELAY])
@@ -107,8 +107,9 @@ def write_vectors(P, C, R, c, row, size, begin):  # type: ignore[no-untyped-def]
     BLOCKED if it is not known yet.
 
     A step writes all vectors of a row that are in the same aligned block of P_INP_BLOCK bytes of DRAM. `row`: the
-    decoded instruction. `size`: bytes of a vector. P, C, R: state arrays (`sim/arrays.py`). In array C, column C_ROW is
-    the row of data in which the next byte is, and column C_PATCH is the number of steps of all rows before it.
+    decoded instruction. `size`: bytes of a vector. State arrays: P (parameters of the run), C (read clients), R (their
+    bursts). In array C, column C_ROW is the row of data in which the next byte is, and column C_PATCH is the number of
+    steps of all rows before it.
     """
     if C[c, C_ACTIVE] == 0:
         _enter(P, C, c, begin + P[P_STEP_DELAY])
@@ -157,7 +158,7 @@ def write_patches(P, C, R, c, row, patch, row_bytes, begin):  # type: ignore[no-
     they need have arrived. Returns the cycle in which the load ends, or BLOCKED if it is not known yet.
 
     `row`: the decoded instruction. `patch`: value of register PATCH. `row_bytes`: number of bytes that the load reads
-    from each row of the image. P, C, R: state arrays (`sim/arrays.py`).
+    from each row of the image. State arrays: P (parameters of the run), C (read clients), R (their bursts).
     """
     if C[c, C_ACTIVE] == 0:
         _enter(P, C, c, begin + P[P_PATCH_STEP_DELAY])

@@ -65,9 +65,9 @@ def observe_transfer(row, here, memory, sizes, beats, totals):  # type: ignore[n
     two rows, it counts reads: those of a load, or of a store's operands. If `beats` has one row, it counts the outputs
     of a store.
 
-    `beats`, uint8 (n, bus bytes): the first row has the bytes of the last beat on the bus, and is updated. `here`:
-    values of the unit's configuration registers. `sizes`: DRAM bytes of an element by kind of instruction. `totals`:
-    counters of toggled bits, updated.
+    `memory`: DRAM. `beats`, uint8 (n, bus bytes): the first row has the bytes of the last beat on the bus, and is
+    updated. `here`: values of the unit's configuration registers. `sizes`: DRAM bytes of an element by kind of
+    instruction. `totals`: counters of toggled bits, updated.
     """
     kind = row[KIND]
     size = sizes[kind]

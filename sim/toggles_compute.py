@@ -104,7 +104,9 @@ class Sample(NamedTuple):
 
 @compiled()
 def start_compute(pads, bank_depth):  # type: ignore[no-untyped-def]
-    """State of the compute unit's registers at launch: all registers 0, the array's rows in one group."""
+    """State of the compute unit's registers at launch: all registers 0, the array's rows in one group. `pads`: the
+    scratchpads, whose shapes give the sizes. `bank_depth`: vectors in a bank of accumulators.
+    """
     batch, block_in, block_out = pads.inp.shape[1], pads.inp.shape[2], pads.acc.shape[2]
     lanes, columns = batch * block_out, pads.wgt.shape[1]
     banks = (len(pads.acc) + bank_depth - 1) // bank_depth
@@ -136,9 +138,9 @@ def _chosen(number, share, seed):  # type: ignore[no-untyped-def]
 
 @compiled()
 def read_bank(vector, bank, state, shown, totals, reads, seen):  # type: ignore[no-untyped-def]
-    """Counts the bits that toggle at the output of accumulator bank `bank` when `vector` is read from it. Adds them to
-    counter `reads` (none if negative) and, if the store unit's port shows this bank (`shown`), to counter `seen`.
-    Updated: `state` (last register contents), `totals` (counters of toggled bits).
+    """Counts the bits that toggle at the output of accumulator bank number `bank` when `vector` is read from it. Adds
+    them to `totals[reads]` (not if `reads` is negative) and, if `bank` is `shown`, the number of the bank that the
+    store unit's port shows, to `totals[seen]`. Updated: `state` (last register contents), `totals` (counters).
     """
     found = 0
     held = state.banks[bank]
@@ -154,9 +156,9 @@ def read_bank(vector, bank, state, shown, totals, reads, seen):  # type: ignore[
 
 @compiled()
 def observe_loaded(row, acc, state, totals):  # type: ignore[no-untyped-def]
-    """Counts, after the load `row` was executed, the lanes of the accumulators that it wrote and the bits that toggled
-    from each written vector to the next. Updated in place: `state`, the last contents of registers, and `totals`, the
-    counters.
+    """Counts, after the load `row` was executed, the lanes of the accumulators in `acc` that it wrote and the bits that
+    toggled from each written vector to the next. Updated in place: `state`, the last contents of registers, and
+    `totals`, the counters.
     """
     rows, columns = row[Y_PAD_0] + row[Y_SIZE] + row[Y_PAD_1], row[X_PAD_0] + row[X_SIZE] + row[X_PAD_1]
     if row[X_SIZE] == 0:
@@ -173,9 +175,9 @@ def observe_loaded(row, acc, state, totals):  # type: ignore[no-untyped-def]
 
 @compiled()
 def _lanes_row(tile, number, part, narrow):  # type: ignore[no-untyped-def]
-    """Makes the row of weights, int8 (block_in,), by which DEPTHWISE multiplies an input vector. It is zero except for
-    one part: `narrow` elements from element part * narrow on. These are row number `number` of `tile`, if the tile is
-    divided into rows of `narrow` weights.
+    """Returns the row of weights, int8 (block_in,), by which DEPTHWISE multiplies an input vector. It is zero except
+    for one part: `narrow` elements from element part * narrow on. These are row number `number` of `tile`, if the tile
+    is divided into rows of `narrow` weights.
     """
     row = np.zeros(tile.shape[1], np.int8)
     flat = tile.reshape(-1, narrow)
@@ -205,9 +207,10 @@ def observe_operations(  # type: ignore[no-untyped-def]
     """Executes an instruction GEMM, DEPTHWISE, TAPS or ALU, one operation after the other, and counts the bits that
     toggle. Returns -1 if an operation accesses a scratchpad out of bounds, else 0.
 
-    `row`: the decoded instruction. `here`: values of its unit's configuration registers. `shown`: number of the
-    accumulator bank whose word is selected at the store unit's read port. Updated in place: `state`, the last contents
-    of registers; `sample`; and `totals`, the counters of toggled bits.
+    `row`: the decoded instruction. `here`: values of its unit's configuration registers. `widths`: bits of a micro-op's
+    fields. `shown`: number of the accumulator bank whose word is selected at the store unit's read port. Updated in
+    place: the scratchpads `pads`; `state`, the last contents of registers; `sample`; and `totals`, the counters of
+    toggled bits.
 
     TAPS is counted as if the array did one operation of DEPTHWISE for each input position. In a sweep (TAPS with
     register SWEEP on) these are all positions that are multiplied; only those read by the operation itself toggle bits
@@ -388,9 +391,9 @@ def _place(word, d, s, w, places, totals):  # type: ignore[no-untyped-def]
 @compiled()
 def _observe_alu(row, here, widths, pads, state, shown, totals):  # type: ignore[no-untyped-def]
     """Executes the ALU instruction `row` and counts the bits that toggle. Returns -1 if it accesses a scratchpad out of
-    bounds, else 0. `here`: values of the unit's configuration registers. `shown`: number of the accumulator bank whose
-    word is selected at the store unit's read port. Updated in place: `state`, the last contents of registers, and
-    `totals`, the counters of toggled bits.
+    bounds, else 0. `here`: values of the unit's configuration registers. `widths`: bits of a micro-op's fields.
+    `shown`: number of the accumulator bank whose word is selected at the store unit's read port. Updated in place: the
+    scratchpads `pads`; `state`, the last contents of registers; and `totals`, the counters of toggled bits.
     """
     uop, acc = pads.uop, pads.acc
     lanes = acc.shape[1] * acc.shape[2]
@@ -450,7 +453,7 @@ def _observe_alu(row, here, widths, pads, state, shown, totals):  # type: ignore
 def _multiply(left, right, k, slow, totals):  # type: ignore[no-untyped-def]
     """Counts the toggled bits of one step of MUL in lane `k`. MUL multiplies in three steps, each a product of 16-bit
     numbers `left` and `right` in the same multiplier. Rows 1 and 2 of `slow` hold the factors of the lane's previous
-    step, which are compared and then replaced.
+    step, which are compared and then replaced. `totals`: counters of toggled bits, updated.
     """
     totals[_MULTIPLIED] += booth_changes(left, right, slow[1, k], slow[2, k], 9, 18)
     slow[1, k], slow[2, k] = left, right

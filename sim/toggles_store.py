@@ -83,8 +83,8 @@ _KEPT = 15
 
 @compiled()
 def start_store(pads, passes):  # type: ignore[no-untyped-def]
-    """State of the store unit's registers at launch: all registers 0. `passes`: passes of the store pipeline for a
-    vector.
+    """State of the store unit's registers at launch: all registers 0, and the look-up tables of the scratchpads `pads`.
+    `passes`: passes of the store pipeline for a vector.
     """
     lanes = pads.acc.shape[1] * pads.acc.shape[2]
     return StoreState(
@@ -225,9 +225,9 @@ def observe_begin(row, here, state, totals):  # type: ignore[no-untyped-def]
 
 @compiled()
 def operands_of(row, here, memory, lanes):  # type: ignore[no-untyped-def]
-    """The operands of a STORE.POST, int8 (y_size, x_size or 1, lanes), read before its outputs may overwrite them; of
-    length 0 if the instruction has no operands. `row`: the decoded instruction; `here`: values of its unit's
-    configuration registers.
+    """The operands of a STORE.POST, int8 (y_size, x_size or 1, lanes), read from DRAM `memory` before the instruction's
+    outputs may overwrite them; of length 0 if the instruction has no operands. `row`: the decoded instruction; `here`:
+    values of its unit's configuration registers; `lanes`: bytes of an output vector.
     """
     if row[KIND] != STORE_POST or row[OPERAND] == 0:
         return np.empty((0, 1, lanes), np.int8)
@@ -247,8 +247,8 @@ def observe_store(row, here, memory, operands, pads, compute, state, totals):  #
     it.
 
     `here`: values of the store unit's configuration registers. `operands`: result of `operands_of`, computed before the
-    execution. `pads`: contents of the scratchpads. Updated in place: `compute` and `state`, the last register contents
-    of the compute unit and of the store unit, and `totals`, the counters of toggled bits.
+    execution. `memory`, `pads`: DRAM and scratchpads after it. Updated in place: `compute` and `state`, the last
+    register contents of the compute unit and of the store unit, and `totals`, the counters of toggled bits.
     """
     acc, par = pads.acc, pads.par
     lanes, block_out = acc.shape[1] * acc.shape[2], acc.shape[2]

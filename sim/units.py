@@ -114,7 +114,8 @@ from .streams import write_elements, write_patches, write_vectors
 @timing_code
 def show_fetch(P, M, C, R, X):  # type: ignore[no-untyped-def]
     """Puts the next read request of the fetch unit on the bus if the cycle in which its buffer has room is known;
-    returns whether it did. P, M, C, R, X: state arrays (`sim/arrays.py`).
+    returns whether it did. State arrays: P (parameters of the run), M (memory and fetch), C (read clients), R (their
+    bursts), X (record of each instruction).
     """
     c = FETCH_CLIENT
     if C[c, C_SHOWN] != NEVER or M[M_REQUESTED] == P[P_COUNT]:
@@ -143,7 +144,8 @@ def show_fetch(P, M, C, R, X):  # type: ignore[no-untyped-def]
 @timing_code
 def dispatch(P, U, X, bus, program):  # type: ignore[no-untyped-def]
     """Moves fetched instructions to the command queues, as far as the cycles of the moves can be computed already.
-    Returns whether any instruction moved. P, U, X: state arrays (`sim/arrays.py`).
+    Returns whether any instruction moved. State arrays: P (parameters of the run), U (units), X (record of each
+    instruction), `bus` (memory port), `program` (decoded program).
     """
     c = FETCH_CLIENT
     M, C, R = bus.M, bus.C, bus.R
@@ -178,8 +180,9 @@ def dispatch(P, U, X, bus, program):  # type: ignore[no-untyped-def]
 
 @timing_code
 def _ready_cycle(P, U, X, tokens, rows, u, i):  # type: ignore[no-untyped-def]
-    """First cycle in which instruction `i`, the next of unit `u`, is at the head of its queue, has its tokens and has
-    room for its pushes; BLOCKED if not known yet. P, U, X: state arrays (`sim/arrays.py`).
+    """First cycle in which instruction `i`, the next of unit `u`, is at the head of its command queue, has its tokens
+    and has room in the token queues for its pushes; BLOCKED if not known yet. State arrays: P (parameters of the run),
+    U (units), X (record of each instruction), `tokens` (token queues). `rows`: the decoded instructions.
 
     Pops each token whose pop has a known cycle, even if the instruction then waits for another condition.
     """
@@ -222,7 +225,8 @@ def _ready_cycle(P, U, X, tokens, rows, u, i):  # type: ignore[no-untyped-def]
 def look_ahead(P, U, X, tokens, program, u):  # type: ignore[no-untyped-def]
     """Pops tokens for the next instruction of unit `u`, also while the unit is still busy: all pops whose cycles can be
     computed already. Returns whether it made progress, which is true if it popped a token, or if it found the cycle in
-    which the instruction is ready. P, U, X: state arrays (`sim/arrays.py`).
+    which the instruction is ready. State arrays: P (parameters of the run), U (units), X (record of each instruction),
+    `tokens` (token queues), `program` (decoded program).
     """
     if U[u, U_READY] != BLOCKED or U[u, U_BEGUN] == U[u, U_DISPATCHED]:
         return False
@@ -235,7 +239,9 @@ def look_ahead(P, U, X, tokens, program, u):  # type: ignore[no-untyped-def]
 @timing_code
 def begin(P, U, X, tokens, rows, u, i, ready):  # type: ignore[no-untyped-def]
     """Begins instruction `i` of unit `u`, whose conditions are met from cycle `ready` on, and reserves room in the
-    token queues for its pushes. Returns the cycle in which it begins. P, U, X: state arrays (`sim/arrays.py`).
+    token queues for its pushes. Returns the cycle in which it begins, P_BEGIN_DELAY after `ready`. State arrays: P
+    (parameters of the run), U (units), X (record of each instruction), `tokens` (token queues). `rows`: the decoded
+    instructions.
     """
     cycle = ready + P[P_BEGIN_DELAY]
     X[i, X_BEGIN] = cycle
@@ -251,7 +257,9 @@ def begin(P, U, X, tokens, rows, u, i, ready):  # type: ignore[no-untyped-def]
 
 @timing_code
 def end(U, X, tokens, rows, u, i, cycle):  # type: ignore[no-untyped-def]
-    """Ends instruction `i` of unit `u` in `cycle` and pushes its tokens. U, X: state arrays (`sim/arrays.py`)."""
+    """Ends instruction `i` of unit `u` in `cycle` and pushes its tokens. State arrays: U (units), X (record of each
+    instruction), `tokens` (token queues). `rows`: the decoded instructions.
+    """
     X[i, X_END] = cycle
     U[u, U_LAST_END] = max(U[u, U_LAST_END], cycle)
     U[u, U_ENDED] += 1
@@ -275,8 +283,8 @@ def first_request(P, row, begin):  # type: ignore[no-untyped-def]
 @timing_code
 def start_load(P, C, c, row, size, kind, begin):  # type: ignore[no-untyped-def]
     """Starts the DRAM reads of the rectangular load `row`, an instruction that client `c` began in cycle `begin`.
-    Returns whether the load reads any bytes. `size`: bytes of an element. `kind`: kind of traffic. P, C: state arrays
-    (`sim/arrays.py`).
+    Returns whether the load reads any bytes. `size`: bytes of an element. `kind`: kind of traffic. State arrays: P
+    (parameters of the run), C (read clients).
     """
     if row[X_SIZE] == 0 or row[Y_SIZE] == 0:
         return False
@@ -294,7 +302,8 @@ def start_load(P, C, c, row, size, kind, begin):  # type: ignore[no-untyped-def]
 @timing_code
 def advance_load(P, U, X, bus, tokens, program):  # type: ignore[no-untyped-def]
     """Begins and ends instructions of the load unit and advances its writer, as far as their cycles can be computed
-    already. Returns whether anything changed. P, U, X: state arrays (`sim/arrays.py`).
+    already. Returns whether anything changed. State arrays: P (parameters of the run), U (units), X (record of each
+    instruction), `bus` (memory port), `tokens` (token queues), `program` (decoded program).
     """
     u, c = LOAD, LOAD_CLIENT
     C, R = bus.C, bus.R
@@ -355,8 +364,8 @@ def operations(row):  # type: ignore[no-untyped-def]
 @timing_code
 def _compute_condition(P, U, row, cycle):  # type: ignore[no-untyped-def]
     """Finds the first cycle, not before `cycle`, in which the compute unit may begin instruction `row`, as far as other
-    instructions in progress are concerned. Returns BLOCKED if the cycle is not known yet. P, U: state arrays
-    (`sim/arrays.py`).
+    instructions in progress are concerned. Returns BLOCKED if the cycle is not known yet. State arrays: P (parameters
+    of the run), U (units).
     """
     u = COMPUTE
     if U[u, U_ENDED] < U[u, U_BEGUN]:
@@ -378,7 +387,8 @@ def _compute_condition(P, U, row, cycle):  # type: ignore[no-untyped-def]
 @timing_code
 def advance_compute(P, U, X, bus, tokens, program):  # type: ignore[no-untyped-def]
     """Begins and ends instructions of the compute unit, as far as their cycles can be computed already. Returns whether
-    anything changed. P, U, X: state arrays (`sim/arrays.py`).
+    anything changed. State arrays: P (parameters of the run), U (units), X (record of each instruction), `bus` (memory
+    port), `tokens` (token queues), `program` (decoded program).
     """
     u, c = COMPUTE, COMPUTE_CLIENT
     M, C, R = bus.M, bus.C, bus.R

@@ -8,7 +8,8 @@ from vdla.util.machine_code import compiled
 @compiled()
 def reduce_window(acc, corner, here, reduced):  # type: ignore[no-untyped-def]
     """Writes to `reduced` int32 (batch, block_out) the maximum or wrapping sum of the window of accumulators from index
-    `corner` on; indices wrap around at the scratchpad's end. `here`: the store unit's registers.
+    `corner` on; indices wrap around at the end of `acc`. `here`: values of the store unit's configuration registers, of
+    which WINDOW gives the window's size and strides and selects maximum or sum.
     """
     rows, columns = (here[1] & 0xFF) + 1, (here[1] >> 8 & 0xFF) + 1
     row_stride, column_stride, sums = here[1] >> 16 & 0xFFFF, here[1] >> 32 & 0xFFFF, here[1] >> 48 & 1

@@ -180,7 +180,7 @@ def _fits(kind: Any, value: object) -> bool:
 
 
 def _items(kind: _Container, value: Any) -> list[tuple[str, object, Any]]:
-    """Lists (place as text, item, wanted type) for each item of a sequence, and for each key and value of a mapping."""
+    """Lists (place as text, item, type by `kind`) for the items of a sequence, or the keys and values of a mapping."""
     if isinstance(value, Mapping) and len(kind.items) == 2:
         pairs = list(value.items())[:_MOST_ITEMS]
         keys = [(f" ({reprlib.repr(key)})", key, kind.items[0]) for key, _ in pairs]
@@ -197,7 +197,7 @@ def _items(kind: _Container, value: Any) -> list[tuple[str, object, Any]]:
 
 
 def _options(kind: Any) -> list[Any]:
-    """The members of a union, or `kind` alone if it is no union."""
+    """The members of a union, or `kind` alone. NoneType becomes None, a type with items (list[int]) a `_Container`."""
     if isinstance(kind, tuple):
         return [each for member in kind for each in _options(member)]
     if isinstance(kind, types.UnionType) or get_origin(kind) is Union:

@@ -135,7 +135,9 @@ def _refused(path: Path, error: OSError) -> RecordError:
 
 
 def _open_locked(path: Path) -> int:
-    """Descriptor of the file at `path`, opened for appending and locked against other writers until it is closed."""
+    """Descriptor of the file at `path`, opened for appending and locked against other writers until it is closed.
+    Raises RecordError if `path` is no regular file, or if another process has the lock for PATIENCE seconds.
+    """
     if path.is_dir():
         raise RecordError(f"{path}: is a directory; name a file of records")
     if path.exists() and not path.is_file():

@@ -23,7 +23,7 @@ from .own_folders import check_own_folder
 
 
 def compiled(**options: Any) -> Callable[[Callable[..., Any]], Any]:
-    """Decorator: `numba.njit` with `options`; caches machine code for later runs if only this user can write there."""
+    """Decorator: `numba.njit` with `options`; caches machine code if only this user can write to numba's folder."""
 
     def decorate(function: Callable[..., Any]) -> Any:
         code = njit(**options)(function)

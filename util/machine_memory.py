@@ -8,7 +8,8 @@ from pathlib import Path
 
 
 def memory_problem(size: int) -> str | None:
-    """An error message without subject ("needs 9 bytes ...") if the machine has less memory than `size`, else None."""
+    """An error message without subject ("needs 9 bytes ...") if the machine is known to have less memory than `size`
+    bytes, else None."""
     there = machine_memory()
     if there is None or size <= there:
         return None
@@ -16,9 +17,8 @@ def memory_problem(size: int) -> str | None:
 
 
 def machine_memory(group: Path = Path("/sys/fs/cgroup/memory.max")) -> int | None:
-    """Bytes of main memory that this process may use: the machine's memory or the limit of its control group (in the
-    file `group`), whichever is less; None if neither is known.
-    """
+    """Bytes of main memory that this process may use: the machine's memory or the limit of the process's control group,
+    which is in the file `group`, whichever is less; None if neither is known."""
     found: list[int] = []
     with contextlib.suppress(ValueError, OSError):
         found.append(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))

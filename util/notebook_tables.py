@@ -7,7 +7,9 @@ from html import escape
 
 
 def html_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    """An HTML table with the caption `title`; numbers are right-aligned, all text is escaped."""
+    """An HTML table with the caption `title` and the heads `columns`; a row has a value for each column. Numbers,
+    except bools, are right-aligned; all text is escaped.
+    """
     head = "".join(f"<th>{escape(name)}</th>" for name in columns)
     lines = ["".join(map(_cell, row)) for row in rows]
     body = "".join(f"<tr>{line}</tr>" for line in lines)

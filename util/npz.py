@@ -73,7 +73,7 @@ class StoredArrays:
             raise NpzError(problem)
 
     def read(self, name: str) -> NDArray[Any]:
-        """The array `name` with its data. Raises NpzError if it is damaged."""
+        """The array `name`, one of `headers`, with its data. Raises NpzError if it is damaged."""
         try:
             with self._archive.open(self._members[name]) as file:
                 # The checksum is verified at the end of the member, which is the end of the array.

@@ -48,7 +48,7 @@ def check_own_folder(folder: Path) -> None:
 
 
 def check_own_file(descriptor: int, path: Path) -> None:
-    """Raises OSError unless an open file is a regular file of this user that no other user may write."""
+    """Raises OSError naming `path` unless the open `descriptor` is a regular file that only this user may write."""
     found = os.fstat(descriptor)
     if not stat.S_ISREG(found.st_mode):
         raise _refused(path, "is not a file")

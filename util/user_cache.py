@@ -64,7 +64,7 @@ def cached_or_made(
 
 
 def other_tools_cache(part: str, *, make: bool = False) -> Path | None:
-    """A folder, for this process only, to replace the cache of another tool (such as numba) that cannot be used.
+    """The folder named `part`, for this process only, to replace a cache of another tool (numba) that cannot be used.
 
     `make`: whether to create the folder. If False, returns it only if an earlier call created it, else None.
     """
@@ -77,7 +77,7 @@ def other_tools_cache(part: str, *, make: bool = False) -> Path | None:
 
 
 def find_cached(part: str, name: str) -> Path | None:
-    """The path of an entry that `cached` or `cached_or_made` built, if it is unchanged since; else None."""
+    """The path of entry `name` of section `part`; None if there is none, or if it was changed since it was built."""
     places = [cache_directory(part)]
     if _for_this_process.cache_info().currsize:
         places.append(_for_this_process() / part)
@@ -154,7 +154,7 @@ def _opened(directory: Path) -> Iterator[bytes]:
 
 
 def _is_ours(key: bytes, target: Path) -> bool:
-    """Whether entry `target` exists and its seal matches: a process of this user built it, and it is unchanged."""
+    """Whether entry `target` exists and its seal by `key` matches: this user built it, and it was not changed since."""
     try:
         with os.fdopen(open_file(_lock_of(target), follow=False), "rb") as file:
             wanted = file.read(SEAL_BYTES)
@@ -218,8 +218,8 @@ def locked(path: Path) -> Iterator[int]:
 
 
 def user_key(folder: Path) -> bytes:
-    """The secret key, KEY_BYTES random bytes, stored in a folder of this user. It is created if there is none and
-    replaced if other users could read it. Raises OSError.
+    """This user's secret key, KEY_BYTES random bytes, from the file KEY in `folder`. The key is created if there is
+    none, and replaced if it has another size or other users could read it. Raises OSError.
     """
     found = _read_key(folder / KEY)
     if found is not None:
@@ -240,7 +240,7 @@ def user_key(folder: Path) -> bytes:
 
 
 def seal_of(key: bytes, part: str, path: Path) -> bytes | None:
-    """The seal of the entry at `path`, a file or folder: HMAC-SHA256 of `part`, the entry's name and its contents.
+    """The seal of the file or folder at `path`: HMAC-SHA256 by `key` of `part`, the entry's name and its contents.
 
     None if there is no entry, or if it contains a link, a device or a file that cannot be read.
     """
@@ -274,7 +274,7 @@ def _add(code: hmac.HMAC, path: Path, name: str) -> None:
 
 
 def _read_key(path: Path) -> bytes | None:
-    """The key in the file at `path`; None if there is no file, or it has the wrong size or could be read by others."""
+    """The key in the file at `path`; None if there is none, its size is wrong or others can read it. Raises OSError."""
     try:
         descriptor = open_file(path, follow=False)
     except FileNotFoundError:

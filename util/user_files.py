@@ -29,8 +29,8 @@ def read_whole(path: Path, description: str) -> bytes:
 
 
 def check_destination(*paths: Path | None, inputs: Sequence[Path | None] = ()) -> None:
-    """Raises FileError if an output in `paths` cannot be written or would replace a file of `inputs`. Called before
-    long work."""
+    """Raises FileError if one of the output files `paths` cannot be written or would replace a file of `inputs`; Nones
+    are skipped. A pipe or device may be an output. Called before long work."""
     for path in paths:
         if path is None:
             continue
@@ -57,7 +57,7 @@ def _check_file(path: Path, inputs: Sequence[Path | None]) -> None:
 
 @contextlib.contextmanager
 def _write_errors(path: Path) -> Iterator[None]:
-    """Context that turns an OSError about the output `path`, for example a name that is too long, into FileError."""
+    """Context that raises an OSError about the output `path`, for example a name that is too long, as FileError."""
     try:
         yield
     except OSError as error:

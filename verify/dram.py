@@ -60,8 +60,8 @@ class Comparison:
 
 
 def random_streams(controller: Controller, words: int, masters: int, bursts: int, seed: int) -> Streams:
-    """Random streams of bursts for testing a DRAM controller. There are `masters` streams; each has `bursts` bursts,
-    and addresses a memory of `words` bus words.
+    """Random streams of bursts for testing a DRAM controller: one stream for each of `masters` masters, of `bursts`
+    bursts in a memory of `words` bus words.
 
     For each stream, these properties are drawn: the share of writes (none, all or some), the lengths of the bursts, the
     cycles before requests, pauses between the words of a write, and stalls. The order of the addresses is also drawn:
@@ -101,7 +101,9 @@ def random_streams(controller: Controller, words: int, masters: int, bursts: int
 
 
 def streams_of(design: Design, count: int, bursts: int, seed: int) -> list[Streams]:
-    """`count` random streams for a design, with the seeds `seed`, `seed` + 1 ..."""
+    """`count` results of `random_streams` for a design, with the seeds `seed`, `seed` + 1 ...; each master of the
+    design has `bursts` bursts.
+    """
     numbers = design.controller
     words = min(
         PARTS[design.part].rows * numbers.banks << numbers.column_bits, _ADDRESSES // numbers.word_bytes
@@ -111,8 +113,8 @@ def streams_of(design: Design, count: int, bursts: int, seed: int) -> list[Strea
 
 def compare(design: Design, streams: Sequence[Streams], numbers: Controller | None = None) -> Comparison:
     """Runs streams on LiteDRAM's RTL for `design`, and on the simulator and the model in C++ for the controller
-    `numbers` (default: the controller of `design`); compares the cycles of all bursts. Raises UserError for a missing
-    tool.
+    `numbers` (default: the controller of `design`). Returns a comparison of the cycles of all bursts. Raises UserError
+    for a missing tool.
     """
     numbers = design.controller if numbers is None else numbers
     litedram_program(design)
@@ -145,8 +147,8 @@ def _processor_seconds() -> float:
 def first_difference(
     engine: str, stream: int, rtl: NDArray[np.int64], found: NDArray[np.int64]
 ) -> Difference | None:
-    """The earliest burst in which the cycles `found` of an engine differ from those of the RTL; None if all are equal.
-    Both arrays are those of one stream: int64 (masters, bursts, 3).
+    """The earliest burst in which the cycles `found` of `engine` differ from the cycles `rtl`; None if all are equal.
+    Both arrays are those of stream number `stream`: int64 (masters, bursts, 3).
     """
     wrong = np.argwhere((rtl != found).any(axis=2))
     if not wrong.size:

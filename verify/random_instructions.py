@@ -83,8 +83,8 @@ class Source:
 
 
 def dram_base(source: Source, kind: str) -> int:
-    """A random DRAM address, in elements of `kind`: in the image's region for this kind or, sometimes, in the output
-    region.
+    """A random DRAM address, in elements of `kind` (kind of load: "uop", "par", "inp" ...): in the image's region for
+    this kind or, except for micro-ops and parameters, sometimes in the output region.
     """
     size, regions = source.config.element_bytes(kind), source.regions
     match kind:
@@ -245,8 +245,8 @@ def _wide_loops(source: Source) -> dict[str, int]:
 
 
 def _wide_tiles(source: Source, loops: dict[str, int]) -> dict[str, int]:
-    """The fields wgt_factor_out and wgt_factor_in (steps of the weight index in the two `loops`), mostly so small that
-    the index stays inside the weight scratchpad.
+    """The fields wgt_factor_out and wgt_factor_in (steps of the weight index in the two loops of the instruction with
+    the fields `loops`), mostly so small that the index stays inside the weight scratchpad.
     """
     depth = source.config.wgt_depth
     found = {}
@@ -353,8 +353,8 @@ def rows(source: Source) -> dict[str, int]:
 
 
 def to_chain(source: Source, values: dict[str, int]) -> dict[str, int]:
-    """The fields that make a STORE.POST with the fields `values` write the chain memory (on-chip buffer between
-    layers); rows and columns are reduced if they do not fit.
+    """New values of the fields chain, y_size, x_size, x_stride and dram_base with which a STORE.POST with the fields
+    `values` writes the chain memory (on-chip buffer between layers); rows and columns are reduced if they do not fit.
     """
     vectors = source.config.chain_buffer_bytes // source.config.out_bytes
     rows, columns, pitch = values["y_size"], min(values["x_size"], vectors), values["x_stride"]

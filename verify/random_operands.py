@@ -73,8 +73,8 @@ def special(rng: np.random.Generator) -> np.float32:
 
 
 def random_scales(rng: np.random.Generator, count: int) -> NDArray[np.float32]:
-    """Random float32 scales (count,), of every magnitude that an int32 sum may need; few are negative, zero or
-    subnormal.
+    """Random float32 scales (count,), of every magnitude that an int32 sum may need; a fifth are negative, few are zero
+    or subnormal.
     """
     scales = np.exp2(rng.uniform(-26, 6, count)) * np.where(rng.random(count) < 0.2, -1, 1)
     exact = rng.random(count) < 0.25
@@ -166,10 +166,10 @@ def combine_constants(rng: np.random.Generator) -> tuple[np.float32, np.float32,
 
 def far_rescale(rng: np.random.Generator, zero_point_in: int) -> tuple[np.float32, int]:
     """A random ratio and int16 zero point for a rescaling whose results, (int8 - `zero_point_in`) x ratio + zero point,
-    are near the range of int8.
+    are near the range of int8, or as near as an int16 zero point allows.
 
-    Many products have the form n + 1/2 or are close to it, which is a hard case of rounding. n has at most 15 bits;
-    over many calls, each of its bits is sometimes the highest one that is set.
+    Many products have the form n + 1/2 or are close to it, which is a hard case of rounding. Over many calls with zero
+    points of every magnitude, each bit of n is sometimes the highest one that is set.
     """
     ratio = dyadic(rng)
     number = int(rng.integers(-128, 128))

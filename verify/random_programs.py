@@ -177,7 +177,7 @@ def _tokens(source: Source, values: dict[str, int]) -> bool:
 
 
 def _hold(build: ProgramBuilder, source: Source, unit: Unit) -> None:
-    """Appends instructions that keep `unit` busy for hundreds of cycles, so that it begins no other instruction."""
+    """Appends instructions that keep `unit` busy for hundreds of cycles, in which it begins no later instruction."""
     config = source.config
     match unit:
         case Unit.LOAD:
@@ -196,8 +196,8 @@ def _hold(build: ProgramBuilder, source: Source, unit: Unit) -> None:
 
 
 def _flood(build: ProgramBuilder, source: Source, item: TokenQueue) -> None:
-    """Appends instructions by which the producer of token queue `item` fills the queue while its consumer is busy;
-    command queues fill too.
+    """Appends instructions by which the producer of token queue `item` fills the queue while its consumer is busy. In
+    half of the calls the consumer's command queue fills, too.
     """
     give, take = CARRIERS[item.producer], CARRIERS[item.consumer]
     _hold(build, source, item.consumer)

@@ -27,8 +27,8 @@ def random_parameters(rng: np.random.Generator, entries: int, block_out: int) ->
 
 
 def random_scratchpads(config: Config, seed: int) -> dict[str, NDArray[np.uint8]]:
-    """Random contents of each scratchpad of `config`, uint8 by name: arbitrary bytes, but valid micro-ops and
-    parameters.
+    """Random contents of each scratchpad of `config`, uint8 by name: arbitrary bytes, but valid micro-ops, parameters
+    and row entries.
     """
     rng = np.random.default_rng((seed, 3))
     contents = {

@@ -59,7 +59,9 @@ def _posts(source: Source, share: float) -> bool:
 
 
 def _chain(source: Source) -> list[Instruction]:
-    """Instructions of the compute unit, and perhaps a store; each uses the result of the instruction before it."""
+    """Instructions of the compute unit, and perhaps a store. All access the same few vectors, so that many use the
+    result of the instruction before them.
+    """
     config = source.config
     kinds = [
         name for name in ("LOAD.ACC", "LOAD.ACC8", "LOAD.UOP", *MATRIX, "ALU") if name in kinds_of(config)
@@ -92,8 +94,8 @@ def _chain(source: Source) -> list[Instruction]:
 
 
 def _through_chain_memory(source: Source) -> list[Instruction]:
-    """A store to the chain memory (on-chip buffer between layers), perhaps with an operand from DRAM, and matrix
-    instructions that read the stored vectors.
+    """Mostly a store to the chain memory (on-chip buffer between layers), perhaps with an operand from DRAM; then
+    matrix instructions that read vectors of the chain memory.
     """
     config, regions = source.config, source.regions
     instructions: list[Instruction] = []

@@ -37,7 +37,9 @@ class NetworkBuilder:
     nodes: list[Node] = dataclasses.field(default_factory=list)
 
     def add(self, operator: Int8Operator, inputs: tuple[str, ...], shape: tuple[int, ...]) -> str:
-        """Adds a node; returns the name of its output, a tensor of `shape`."""
+        """Adds a node that applies `operator` to the tensors named `inputs`; returns the name of its output, a tensor
+        of `shape`.
+        """
         name = f"node{len(self.nodes)}"
         node = Node(name=name, members=(name,), operator=operator, inputs=inputs, output=f"t{name}")
         self.nodes.append(node)
@@ -53,9 +55,10 @@ class NetworkBuilder:
         groups: int = 1,
         weight: NDArray[np.int8] | None = None,
     ) -> str:
-        """Adds a convolution with `weight`, by default uniform random weights, and with random bias and scales, whose
-        results are at least 0. Pads `kernel` // 2 on each side if `kernel` is less than the height, else nothing.
-        Returns the name of its output.
+        """Adds a convolution of the tensor `data` with `filters` filters of `kernel` x `kernel` weights: `weight`, by
+        default uniform random numbers. `stride`: step of the window in both axes; `groups`: groups of channels. Bias
+        and scales are random, and results at least 0. Pads `kernel` // 2 zeros on each side if `kernel` is less than
+        the height, else nothing. Returns the name of its output.
         """
         batch, channels, height, width = self.tensors[data].nchw
         pad = kernel // 2 if kernel < height else 0
@@ -75,14 +78,16 @@ class NetworkBuilder:
         return self.add(operator, (data,), (batch, filters, rows, columns))
 
     def max_pool(self, data: str, kernel: int, stride: int) -> str:
-        """Adds a max pool with `kernel` x `kernel` windows and no padding; returns the name of its output."""
+        """Adds a max pool of the tensor `data` with `kernel` x `kernel` windows, `stride` elements apart, and no
+        padding; returns the name of its output.
+        """
         batch, channels, height, width = self.tensors[data].nchw
         operator = Int8MaxPool(window=Window(kernel=(kernel, kernel), strides=(stride, stride)))
         rows, columns = ((size - kernel) // stride + 1 for size in (height, width))
         return self.add(operator, (data,), (batch, channels, rows, columns))
 
     def average_pool(self, data: str) -> str:
-        """Adds an average pool over all rows and columns of each channel; returns the name of its output."""
+        """Adds an average pool over all rows and columns of each channel of `data`; returns the name of its output."""
         batch, channels, height, width = self.tensors[data].nchw
         count = height * width
         operator = Int8AveragePool(
@@ -96,7 +101,7 @@ class NetworkBuilder:
         return self.add(operator, (data,), (batch, channels, 1, 1))
 
     def add_tensors(self, a: str, b: str) -> str:
-        """Adds a scaled sum of two tensors of equal shape; returns the name of its output."""
+        """Adds a scaled sum of the tensors `a` and `b`, of equal shape; returns the name of its output."""
         combination = Combination(kind="add", ratio_self=0.7, ratio_operand=0.9, offset=3)
         return self.add(Int8Elementwise(combination=combination), (a, b), self.tensors[a].shape)
 
@@ -138,7 +143,7 @@ class NetworkBuilder:
         return self.add(context, (shared, values), (1, width, rows, 1))
 
     def graph(self, name: str, inputs: tuple[str, ...], last: str) -> Graph:
-        """The graph of the operators built so far, from `inputs` to the tensor `last`."""
+        """The graph `name` of the nodes added so far, with the input tensors `inputs` and the output tensor `last`."""
         result = self.tensors[last]
         return Graph(
             name=name,

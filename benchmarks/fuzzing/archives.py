@@ -28,7 +28,9 @@ header of the library and of its first object; machine code behind them stays as
 
 
 def archive_case(seed: int, index: int, folder: Path) -> Outcome:
-    """Makes a random damaged archive of a compiled network, runs it, and returns the verdict."""
+    """Makes a random damaged archive of a compiled network, runs it, and returns the verdict. `seed`, `index`: the seed
+    of the campaign and the number of the case; `folder`: an empty folder for files.
+    """
     draw = Draw("archives", seed, index)
     path, out = folder / "net.tar", folder / "out.npz"
     path.write_bytes(random_archive(draw))
@@ -49,7 +51,7 @@ def _archive(number: int) -> bytes:
 
 
 def random_archive(draw: Draw) -> bytes:
-    """The bytes of a compiled archive that was cut, damaged or edited at random."""
+    """The bytes of a compiled archive that was cut, damaged or edited at random, with numbers from `draw`."""
     content = _archive(draw.below(_NETWORKS))
     if draw.chance(0.25):
         return damaged(draw, content)
@@ -74,7 +76,7 @@ def random_archive(draw: Draw) -> bytes:
 
 
 def change_document(draw: Draw, document: Any) -> None:
-    """Changes or removes one value somewhere in the JSON document of an archive."""
+    """Changes, removes or repeats one value somewhere in the JSON document `document` of an archive, in place."""
     place = document
     for _ in range(1 + draw.below(5)):
         keys: list[Any] = list(place) if isinstance(place, dict) else list(range(len(place)))

@@ -30,7 +30,10 @@ TEXTS = ("foo", "", "NEAREST", "cubic ", "vAlid", "tanh2")
 
 
 def attribute_case(seed: int, index: int, folder: Path) -> Outcome:
-    """Compiles one graph with a wrong attribute, for the processor or for the accelerator, and returns the verdict."""
+    """Compiles one graph with a wrong attribute, for the processor or for the accelerator, and returns the verdict:
+    "right" if the graph is rejected and the message names the attribute. `seed`, `index`: the seed of the campaign and
+    the number of the case. `folder` is not used.
+    """
     draw = Draw("attributes", seed, index)
     quantized = draw.chance(0.3)
     builder = random_qdq_graph(draw, index) if quantized else random_float_graph(draw, index)
@@ -71,8 +74,8 @@ def attribute_case(seed: int, index: int, folder: Path) -> Outcome:
 
 
 def _change(draw: Draw, builder: Builder, node: onnx.NodeProto) -> tuple[str, ...]:
-    """Adds a wrong attribute to the node, or gives an attribute a wrong text. Returns texts of which a command's
-    message must contain one: the attribute's name or the wrong text.
+    """Adds a wrong attribute to `node`, a node of the graph `builder`, or gives one of its attributes a wrong text.
+    Returns texts of which a command's message must contain one: first the attribute's name, then the wrong text.
     """
     texts = [
         entry
@@ -103,7 +106,7 @@ ENUMERATED = frozenset(
 
 def _known(operator: Operator, opset: int) -> set[str]:
     """Names of the attributes that ONNX's schema gives an operator in an opset, and of the attributes that the importer
-    reads for it.
+    reads or may ignore for it.
     """
     names: set[str] = set()
     for row in rows_of(operator):

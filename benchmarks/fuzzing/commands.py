@@ -45,7 +45,7 @@ class Call:
         return self.files + self.folders
 
     def words(self, values: Mapping[str, str] = MappingProxyType({})) -> list[str]:
-        """The words of the command line; `values` (by option) replaces the paths of some outputs."""
+        """The words of the command line after `vdla`; `values` replaces the paths of outputs, by option ("-o")."""
         given = [word for option, value in self.outputs for word in (option, values.get(option, value))]
         return [*self.arguments, *given]
 
@@ -166,7 +166,7 @@ with few cases run only the beginning of the list.
 
 
 def prepare(folder: Path, needs: Sequence[str]) -> None:
-    """Writes the files named `needs`, which command lines read, into the folder."""
+    """Writes the files or folders named `needs`, which command lines read (`Call.needs`), into `folder`."""
     for name in needs:
         _INPUTS[name](folder / name)
 
@@ -231,8 +231,8 @@ _INPUTS: Mapping[str, Callable[[Path], None]] = MappingProxyType(
 
 
 def environment(folder: Path, *, cold: bool) -> dict[str, str]:
-    """Environment variables for a command in a new process: temporary files go to `folder`/tmp; if `cold`, the command
-    uses a new cache in `folder`/cache.
+    """All environment variables for a command in a new process: those of this process, except that temporary files go
+    to `folder`/tmp and, if `cold`, the command's cache is `folder`/cache. Makes the two folders.
     """
     (folder / "tmp").mkdir(exist_ok=True)
     own = {"TMPDIR": str(folder / "tmp")}
@@ -243,6 +243,6 @@ def environment(folder: Path, *, cold: bool) -> dict[str, str]:
 
 
 def without_limit() -> None:
-    """Removes the memory limit that holds for fuzzing cases, for a process that is about to start."""
+    """Removes the memory limit of fuzzing cases from this process: called in a new process that is about to start."""
     _, hard = resource.getrlimit(resource.RLIMIT_AS)
     resource.setrlimit(resource.RLIMIT_AS, (hard, hard))

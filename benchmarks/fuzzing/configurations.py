@@ -28,7 +28,9 @@ its top level, where a field of the memory is invalid.
 
 
 def configuration_case(seed: int, index: int, folder: Path) -> Outcome:
-    """Runs `vdla config` on one file and, if the file is accepted, a small network on the machine."""
+    """Runs `vdla config` on one random file and, if the file is accepted, a small network on the machine; returns the
+    verdict. `seed`, `index`: the seed of the campaign and the number of the case; `folder`: an empty folder for files.
+    """
     draw = Draw("configurations", seed, index)
     path = folder / "machine.toml"
     path.write_bytes(random_configuration(draw))
@@ -48,7 +50,7 @@ def _network() -> bytes:
 
 
 def random_configuration(draw: Draw) -> bytes:
-    """The text of a preset with fields changed, left out, added or repeated, or with damaged bytes."""
+    """The text of a random preset with fields changed, left out, added or repeated, or with damaged bytes, as UTF-8."""
     text = (resources.files("vdla.isa.presets") / f"{draw.of(PRESETS)}.toml").read_text(encoding="utf-8")
     if draw.chance(0.2):
         return damaged(draw, text.encode())

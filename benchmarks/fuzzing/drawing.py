@@ -104,7 +104,7 @@ class Draw:
 
 
 def damaged(draw: Draw, content: bytes) -> bytes:
-    """`content` with some bytes changed, removed, repeated or inserted."""
+    """`content` with one to three random damages: bytes changed, removed, repeated or inserted, or the end cut off."""
     data = bytearray(content)
     for _ in range(1 + draw.below(3)):
         if not data:

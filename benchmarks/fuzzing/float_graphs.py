@@ -27,7 +27,9 @@ LENGTHS = (1, 1, 1, 2, 2, 3, 4, 6, 8, 11)
 
 
 def float_graph_case(seed: int, index: int, folder: Path) -> Outcome:
-    """Compiles one random graph for this processor and compares its outputs with the expected values."""
+    """Compiles one random graph for this processor and compares its outputs with the expected values; returns the
+    verdict. `seed`, `index`: the seed of the campaign and the number of the case; `folder` is not used.
+    """
     draw = Draw("float_graphs", seed, index)
     builder = random_float_graph(draw, index)
     if builder is None:
@@ -61,7 +63,7 @@ def random_opset(draw: Draw, oldest: int = OLDEST_OPSET) -> int:
 
 @cache
 def since(operator: Operator) -> int:
-    """The first supported opset that has an operator."""
+    """The first supported opset that has `operator`; for operators of other domains the oldest supported opset."""
     if operator.domain:
         return OLDEST_OPSET
     versions = [
@@ -73,7 +75,7 @@ def since(operator: Operator) -> int:
 
 
 def grow(builder: Builder, operators: Sequence[Operator], length: int) -> None:
-    """Draws nodes until the graph has `length` of them."""
+    """Adds random nodes of `operators` to the graph until it has `length` nodes, in at most 4 x `length` attempts."""
     for _ in range(4 * length):
         if len(builder.nodes) >= length:
             return

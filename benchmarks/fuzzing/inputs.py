@@ -17,7 +17,9 @@ _DTYPES = ("f4", "f8", "f2", "i1", "u1", "i4", "i8", "b1", "c8", "U3", "S2", ">f
 
 
 def input_case(seed: int, index: int, folder: Path) -> Outcome:
-    """Runs a network on one random, perhaps damaged, file of input arrays and returns the verdict."""
+    """Runs a network on one random, perhaps damaged, file of input arrays and returns the verdict. `seed`, `index`: the
+    seed of the campaign and the number of the case; `folder`: an empty folder for files.
+    """
     draw = Draw("inputs", seed, index)
     model, path = folder / "net.onnx", folder / draw.of(("in.npz", "in.npz", "in.npy"))
     content, shape = _network()
@@ -36,7 +38,9 @@ def _network() -> tuple[bytes, tuple[int, ...]]:
 
 
 def random_inputs(draw: Draw, shape: tuple[int, ...], suffix: str) -> bytes:
-    """The bytes of a random file of inputs for a network whose input has `shape`."""
+    """The bytes of a random file of inputs for a network whose input has `shape`: a file of one array if `suffix` is
+    ".npy", else an archive of arrays by name.
+    """
     array: Any = draw.rng.normal(size=shape).astype(np.float32)
     match draw.below(7):
         case 0:

@@ -35,10 +35,11 @@ _GONE_SECONDS = 3.0
 
 
 def interrupt_case(seed: int, index: int, folder: Path) -> Outcome:
-    """Runs one command line and sends one signal, to its process alone or, like Ctrl-C, to its process group; returns
-    the verdict.
+    """Runs one command line in `folder` and sends one signal, to its process alone or, like Ctrl-C, to its process
+    group; returns the verdict.
 
-    Case `index` runs command line number `index` modulo the length of CALLS.
+    Case `index` runs command line number `index` modulo the length of CALLS. `seed` is the seed of the campaign; signal
+    and delay follow from both.
     """
     one = CALLS[index % len(CALLS)]
     draw = Draw("interrupts", seed, index)
@@ -118,8 +119,8 @@ def _problem(code: int, number: signal.Signals, err: str) -> str | None:
 
 
 def _not_begun(err: str) -> bool:
-    """Whether Python was interrupted before it imported the first module of this package, so that the package cannot
-    prevent a traceback.
+    """Whether the traceback `err` says that Python was interrupted before it imported the first module of this package,
+    so that the package cannot prevent a traceback.
     """
     begun = str(Path(interrupts.__file__).parent) in err
     importing = "importlib._bootstrap" in err or ENTRY_FRAME in err

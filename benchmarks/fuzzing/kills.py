@@ -20,8 +20,9 @@ _LONGEST = 6.0
 
 
 def kill_case(seed: int, index: int, folder: Path) -> Outcome:
-    """Runs one command with a new cache, kills it at a random moment, and runs the same command again. Returns the
-    verdict on the second run.
+    """Runs one command with a new cache in `folder`, kills it at a random moment, and runs the same command again.
+    Returns the verdict on the file that the killed command left, and on the second run. `seed`, `index`: the seed of
+    the campaign and the number of the case.
     """
     draw = Draw("kills", seed, index)
     model, cache = folder / "net.onnx", folder / "cache"

@@ -35,8 +35,8 @@ _DTYPES = (
 
 
 def model_case(seed: int, index: int, folder: Path) -> Outcome:
-    """Runs one random model (quantized or float) on the devices that support it, and returns the first
-    failure, if any.
+    """Runs one random model (quantized or float) on devices; returns the first failure, else the first right outcome,
+    else the last one. `seed`, `index`: the seed of the campaign and the number of the case; `folder`: an empty folder.
     """
     draw = Draw("models", seed, index)
     content, quantized = random_model(draw)

@@ -31,7 +31,7 @@ def finished(
     constants: dict[str, np.ndarray],
     opset: int,
 ) -> onnx.ModelProto:
-    """A model of the given nodes, inputs, outputs and constants (arrays by name)."""
+    """A model of the given nodes, inputs, outputs and constants (arrays by name), of ONNX's opset number `opset`."""
     tensors = [numpy_helper.from_array(array, name) for name, array in constants.items()]
     graph = helper.make_graph(nodes, "net", inputs, outputs, tensors)
     return _typed(helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=10))
@@ -55,7 +55,9 @@ class Chain:
         return name
 
     def add(self, op: str, *inputs: str, **attributes: Any) -> str:
-        """Adds a node that reads the last tensor and the tensors `inputs`; returns the name of its output."""
+        """Adds a node of ONNX's operator `op` that reads the last tensor and then the tensors named `inputs`; returns
+        the name of its output, which becomes the last tensor.
+        """
         number = len(self.nodes)
         self.nodes.append(
             helper.make_node(op, [self.last, *inputs], [f"t{number}"], f"{op.lower()}{number}", **attributes)

@@ -45,8 +45,8 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Called:
-    """Result of one command line run in this process: its exit code, its output, and the traceback of an exception that
-    escaped.
+    """Result of one command line: its exit code, its standard output and error as text, and the traceback of an
+    exception that escaped (None: there was none). `memory`: the exception was a MemoryError.
     """
 
     code: int
@@ -57,7 +57,7 @@ class Called:
 
 
 def call(*arguments: str | Path) -> Called:
-    """Runs `vdla ARGUMENTS` in this process."""
+    """Runs `vdla ARGUMENTS` in this process; returns the result, also if the command raises an exception."""
     out, err = io.StringIO(), io.StringIO()
     before, sys.argv = sys.argv, ["vdla", *[str(argument) for argument in arguments]]
     code, trace, memory = 0, None, False
@@ -75,7 +75,9 @@ def call(*arguments: str | Path) -> Called:
 
 
 def judge(called: Called, *, files: Sequence[Path] = ()) -> Outcome:
-    """The verdict on the result of one command line; `files` must not exist unless the command succeeded."""
+    """The verdict on the result `called` of one command line. If the command refused its input, none of `files` may
+    exist.
+    """
     if called.trace is not None:
         lines = called.trace.strip().splitlines()
         places = [line.strip() for line in lines if line.strip().startswith("File ")]

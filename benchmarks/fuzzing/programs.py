@@ -23,7 +23,7 @@ _MOST = 40
 
 def program_case(seed: int, index: int, folder: Path) -> Outcome:
     """Makes one random program, checks it, and runs it on the cycle simulator and on the numpy model; returns the
-    verdict.
+    verdict. `seed`, `index`: the seed of the campaign and the number of the case; `folder`: an empty folder for files.
     """
     draw = Draw("programs", seed, index)
     name = draw.of(MACHINES)
@@ -59,7 +59,9 @@ def program_case(seed: int, index: int, folder: Path) -> Outcome:
 
 
 def random_text(draw: Draw, config: Config) -> tuple[bytes, bytes]:
-    """A random program as lines of hexadecimal digits, and the initial contents of its memory."""
+    """A random, perhaps damaged, program for the machine `config` as lines of hexadecimal digits, and the initial
+    contents of its memory, which may be too short.
+    """
     program = random_program(config, draw.below(1 << 30), length=1 + draw.below(_MOST))
     words = np.array(program.instructions, np.uint64).copy()
     for _ in range(draw.below(4)):

@@ -37,8 +37,9 @@ quantized.
 
 
 def qdq_graph_case(seed: int, index: int, folder: Path) -> Outcome:
-    """Compiles one random graph for each of its targets; returns the first failure or, if there is none, the first
-    right outcome.
+    """Compiles one random graph for each of its targets; returns the first failure or, if there is none, the best
+    outcome: right, else unchecked, else refused. `seed`, `index`: the seed of the campaign and the number of the case.
+    `folder` is not used.
     """
     draw = Draw("qdq_graphs", seed, index)
     builder = random_qdq_graph(draw, index)
@@ -112,7 +113,9 @@ LAYERS = ("Conv", "ConvTranspose", "Gemm", "MatMul")
 
 
 def quantized_drawing(builder: Builder, operator: Operator) -> Drawing:
-    """The drawing (function that adds a random node) of an operator in a quantized graph."""
+    """The drawing (function that adds a random node) of `operator` in a quantized graph. For operators with weights it
+    is chosen at random, by the random numbers of `builder`: mostly `layer`.
+    """
     if operator.name in LAYERS and builder.draw.chance(0.8):
         return layer
     return drawing_of(operator)

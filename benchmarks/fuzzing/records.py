@@ -17,7 +17,7 @@ from .outcome import Outcome, call, judge
 
 def record_case(seed: int, index: int, folder: Path) -> Outcome:
     """Writes random, perhaps damaged, tuning records to a file in `folder`, runs a network with them, and returns the
-    verdict.
+    verdict. The records follow from `seed`, the seed of the campaign, and `index`, the number of the case.
     """
     draw = Draw("records", seed, index)
     path, model = folder / "records.jsonl", folder / "net.onnx"
@@ -40,7 +40,7 @@ def _recorded() -> tuple[bytes, bytes]:
 
 
 def random_records(draw: Draw, records: bytes) -> bytes:
-    """Lines of `records` with random changes; some are left out or repeated."""
+    """The bytes of the file `records` with random changes; some lines are left out or repeated."""
     if draw.chance(0.3):
         return damaged(draw, records)
     lines = records.decode().splitlines()

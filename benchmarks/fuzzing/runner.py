@@ -69,7 +69,9 @@ class CaseProcess:
         self._said.close()
 
     def run(self, kind: str, seed: int, index: int) -> Result:
-        """Runs one fuzzing case in the process, and returns a result even if the case ends the process."""
+        """Runs the fuzzing case `index` of `kind` in the process, and returns a result even if the case ends the
+        process or does not end in time.
+        """
         process = self._process or self._start()
         assert process.stdin is not None
         started = time.monotonic()
@@ -146,7 +148,7 @@ class CaseProcess:
 
 
 def _innermost(dump: str) -> str:
-    """The innermost calls of a process's main thread as text, from the output of faulthandler."""
+    """The four innermost calls of a process's main thread as text, from `dump`, the output of faulthandler."""
     calls = [
         line.strip() for line in dump.rpartition("most recent call first")[2].splitlines() if "File" in line
     ]
@@ -162,8 +164,8 @@ def run_cases(
     limit: float = LIMIT,
     done: Callable[[Result], None] = lambda result: None,
 ) -> list[Result]:
-    """Runs fuzzing cases of one kind on several processes; returns their results in the order of the indices. `done` is
-    called with each result.
+    """Runs the fuzzing cases `indices` of one kind on `workers` processes, each case for up to `limit` seconds; returns
+    their results sorted by index. `done` is called with each result as soon as it is there.
     """
     waiting = list(reversed(list(indices)))
     results: list[Result] = []

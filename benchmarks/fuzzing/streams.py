@@ -43,9 +43,11 @@ command line writes.
 
 
 def stream_case(seed: int, index: int, folder: Path) -> Outcome:
-    """Runs one `vdla` command line with one faulty standard stream, output path or disk, and returns the verdict.
+    """Runs one `vdla` command line in `folder` with one faulty standard stream, output path or disk, and returns the
+    verdict.
 
-    Indices 0 to MATRIX - 1 run every pair of a command line (of CALLS) and a fault (of FAULTS) once.
+    `index`: number of the case; indices 0 to MATRIX - 1 run every pair of a command line (of CALLS) and a fault (of
+    FAULTS) once. `seed`: the seed of the campaign, from which the rest of the case is drawn.
     """
     one, (where, fault) = chosen(index)
     draw = Draw("streams", seed, index)
@@ -91,9 +93,9 @@ def chosen(index: int) -> tuple[Call, tuple[str, str]]:
 def _unexpected(
     one: Call, json_wanted: bool, where: str, fault: str, called: Called, paths: list[str]
 ) -> str | None:
-    """Checks how a command line ended with a fault in one of its streams or files. Returns a text about the error, or
-    None if it ended correctly for this fault. `where`: the faulty stream, "path" or "disk"; `paths`: the output paths
-    that must be named in the message.
+    """Checks how the command line `one`, with --json if `json_wanted`, ended (`called`) with a fault in one of its
+    streams or files. Returns a text about the error, or None if it ended correctly for this fault. `where`: the faulty
+    stream, "all" streams, "path" or "disk"; `paths`: output paths, of which the message must name one.
     """
     prints = one.prints or json_wanted
     if where in ("stdout", "all") and prints:
@@ -122,7 +124,7 @@ def _unexpected(
 
 
 def _leftover_files(one: Call, folder: Path) -> str | None:
-    """The files that a command line has left behind although it must not, as text; None if there are none."""
+    """The files that the command line `one` has left in `folder` and must not leave, as text; None if none."""
     known = {*one.needs, *(value for _, value in one.outputs), "tmp", "cache", "a-folder", "a-file", "locked"}
     left = [path.name for path in folder.iterdir() if path.name not in known]
     left += [f"tmp/{path.name}" for path in (folder / "tmp").iterdir() if path.name != LEFT_BY_OTHERS]
@@ -134,7 +136,9 @@ def _streams(where: str) -> tuple[str, ...]:
 
 
 def _bad_path(fault: str, folder: Path, value: str, *, is_folder: bool) -> str | None:
-    """A path that cannot be written to; None if this user could write to it all the same (as root can)."""
+    """A path, relative to `folder`, that cannot be written to because of `fault`, in place of the output path `value`,
+    a folder if `is_folder`; None if this user could write to it all the same (as root can).
+    """
     (folder / "a-file").write_text("x")
     (folder / "a-folder" / "inner").mkdir(parents=True)
     match fault:
@@ -156,8 +160,8 @@ def _bad_path(fault: str, folder: Path, value: str, *, is_folder: bool) -> str |
 def _called(
     words: list[str], folder: Path, faults: dict[str, str], disks: Sequence[str], size: int
 ) -> Called:
-    """Runs the command `words` in a new process. Its standard streams have the faults `faults` (by stream name); it
-    sees each folder of `disks` as a separate file system of `size` bytes.
+    """Runs `vdla` with the arguments `words` in a new process in `folder`; returns its result. Its standard streams
+    have the faults `faults` (by stream name); it sees each folder of `disks` as a separate file system of `size` bytes.
     """
     command = [*ENTRY, *words]
     if disks:

@@ -17,7 +17,9 @@ from .outcome import Outcome, call, first_failure, judge
 
 
 def tflite_case(seed: int, index: int, folder: Path) -> Outcome:
-    """Runs one random TFLite model and returns the first failure, if any."""
+    """Runs one random TFLite model; returns the first failure, else the first right outcome, else the last one. `seed`,
+    `index`: the seed of the campaign and the number of the case; `folder`: an empty folder for files.
+    """
     draw = Draw("tflite", seed, index)
     path, out = folder / "net.tflite", folder / "out.npz"
     path.write_bytes(random_file(draw))
@@ -31,7 +33,9 @@ def tflite_case(seed: int, index: int, folder: Path) -> Outcome:
 
 
 def random_file(draw: Draw) -> bytes:
-    """The bytes of a model, damaged in three of four cases: at random, or in one byte of its flatbuffer's tables."""
+    """The bytes of a random model, damaged in three of four cases: at random, or in one to three bytes after the
+    header.
+    """
     makers = [*NETWORKS.values(), *(make for _, make in cases())]
     content = draw.of(makers)().content()
     if draw.chance(0.25):

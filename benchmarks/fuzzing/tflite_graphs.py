@@ -24,7 +24,8 @@ MACHINES = 0.35
 
 def tflite_graph_case(seed: int, index: int, folder: Path) -> Outcome:
     """Compiles one random graph for this processor and, at random, also for accelerator and processor together; returns
-    the first failure or, if there is none, the outcome on the processor.
+    the first failure or, if there is none, the outcome on the processor. `seed`, `index`: the seed of the campaign and
+    the number of the case. `folder` is not used.
     """
     draw = Draw("tflite_graphs", seed, index)
     builder = random_tflite_graph(draw, index)

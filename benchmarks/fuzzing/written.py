@@ -13,7 +13,7 @@ from .outcome import Outcome, call, judge
 
 
 def problem_of(written: Path) -> str | None:
-    """The reason why a file, or a file in a folder, is not complete; None if it is."""
+    """The reason why the file `written`, or a file in the folder `written`, is not complete; None if there is none."""
     if written.is_dir():
         return next((problem for path in sorted(written.iterdir()) if (problem := problem_of(path))), None)
     match written.suffix:

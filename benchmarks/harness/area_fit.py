@@ -39,8 +39,9 @@ the fit in turn (jackknife). In practice the intervals cover about this share; f
 
 
 def fit_areas(rows: Sequence[Synthesized]) -> Costs:
-    """For each module, the fitted area in square micrometres per unit of each feature (number computed from a machine's
-    configuration). The fit minimizes relative errors, so that large machines do not dominate.
+    """For each module, the fitted area of an instance in square micrometres per unit of each feature (number computed
+    from a machine's configuration), without features that cost nothing. The fit to the machines `rows` minimizes
+    relative errors, so that large machines do not dominate.
 
     Modules with memories that may be flip-flops are fitted together: a bit of such a memory has the same area in each
     module.
@@ -74,8 +75,9 @@ def fit_areas(rows: Sequence[Synthesized]) -> Costs:
 
 
 def fit_registers(rows: Sequence[Synthesized]) -> Costs:
-    """For each module, the fitted number of flip-flops, without the bits of its memories, per unit of each feature
-    (number computed from a machine's configuration). The fit minimizes relative errors.
+    """For each module, the fitted number of flip-flops of an instance, without the bits of its memories, per unit of
+    each feature (number computed from a machine's configuration). The fit to the machines `rows` minimizes relative
+    errors.
     """
     found: Costs = {}
     for module in MODULES:
@@ -94,8 +96,8 @@ def fit_registers(rows: Sequence[Synthesized]) -> Costs:
 
 @lru_cache(maxsize=1 << 16)
 def _features(row: Synthesized, module: str) -> Mapping[str, float]:
-    """The features that predict the area of a `module` of a synthesized machine; cached, because the fit is repeated
-    with each machine left out in turn.
+    """The values, by name, of the features that predict the area of a `module` of the machine `row`; cached, because
+    the fit is repeated with each machine left out in turn.
     """
     config = row.config
     return features_of(config) | own_features(config, module, memories_of(config))
@@ -103,7 +105,8 @@ def _features(row: Synthesized, module: str) -> Mapping[str, float]:
 
 def fit_paths(rows: Sequence[Synthesized], scale: Scale) -> Costs:
     """For each kind of timing path in PATHS, the fitted delay in nanoseconds per unit of each feature (number computed
-    from a machine's configuration). The fit uses the machines that have such a path.
+    from a machine's configuration). The fit uses those of the machines `rows` that have such a path. `scale`: factors
+    of memory macros' delays.
     """
     found: Costs = {}
     for place, (_, names) in PATHS.items():
@@ -128,8 +131,8 @@ def _fit(
 
 
 def _least_squares(table: NDArray[np.float64]) -> list[float]:
-    """Non-negative coefficients that bring the weighted sum of each row of `table` as close to 1 as possible (least
-    squares).
+    """Non-negative coefficients, one for each column of `table`, with which the weighted sum of each row is as close to
+    1 as possible (least squares).
     """
     # Columns are scaled to equal size; the solver would treat small ones as zero.
     size = np.maximum(np.abs(table).max(axis=0), 1e-30)
@@ -138,8 +141,9 @@ def _least_squares(table: NDArray[np.float64]) -> list[float]:
 
 
 def fit(rows: Sequence[Synthesized], head: Mapping[str, Any], scale: Scale) -> CellModel:
-    """The area and clock model fitted to the synthesized machines `rows`, without intervals. Raises ValueError if one
-    of the machines is reserved for evaluation.
+    """The area and clock model fitted to the synthesized machines `rows`, without intervals. `head`: the first line of
+    their file (library, node); `scale`: factors of memory macros. Raises ValueError if one of the machines is reserved
+    for evaluation.
     """
     if any(row.is_reserved for row in rows):
         raise ValueError(
@@ -160,7 +164,9 @@ def fit(rows: Sequence[Synthesized], head: Mapping[str, Any], scale: Scale) -> C
 
 
 def predicted(model: CellModel, row: Synthesized) -> tuple[float, float]:
-    """Predicted area of a machine's logic in square micrometres, and nanoseconds of its longest path."""
+    """The area of logic in square micrometres, and the nanoseconds of the longest path, that `model` predicts for the
+    machine `row`.
+    """
     paths = model.paths_by_place(row.config, macros_of(row.config))
     return sum(model.logic_by_module(row.config, memories_of(row.config)).values()), max(paths.values())
 
@@ -173,8 +179,9 @@ def macros_of(config: Config) -> list[Memory]:
 def ratios_left_out(
     rows: Sequence[Synthesized], head: Mapping[str, Any], scale: Scale
 ) -> tuple[list[float], list[float]]:
-    """Ratios of measured to predicted logic area, and of measured to predicted longest path; each machine is predicted
-    by a model fitted without it.
+    """Ratios of measured to predicted logic area, and of measured to predicted longest path, in the order of `rows`;
+    each machine is predicted by a model fitted without it. `head`: the first line of the file of machines (library,
+    node); `scale`: factors of memory macros.
     """
     logic, path = [], []
     for left_out in rows:
@@ -186,7 +193,8 @@ def ratios_left_out(
 
 
 def interval(ratios: Sequence[float]) -> tuple[float, float]:
-    """The conformal interval of the ratio of measured to predicted values, symmetric around 1.
+    """The ends of the conformal interval of the ratio of measured to predicted values, symmetric around 1, from
+    `ratios` of machines that were left out of the fit.
 
     Its half-width is the `QUANTILE` of the errors of the left-out machines, taken at rank QUANTILE * (n + 1) as
     conformal prediction requires for a new machine. A fractional rank is interpolated: rounding it up would cover up to

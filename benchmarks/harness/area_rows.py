@@ -51,7 +51,7 @@ class Synthesized:
 
 
 def module_name(path: str) -> str:
-    """The common name of equal instances of an RTL module: the instance path without numbers."""
+    """The common name of equal instances of an RTL module: the instance path `path` without numbers."""
     return _NUMBER.sub("", path)
 
 

@@ -31,8 +31,8 @@ class Case:
 
     `operations`: number of arithmetic operations (a multiply-add counts as two). `error`: largest difference of the
     outputs, relative to the largest value of the peer's output. `ours`, `peer`: the calls of each side that are timed;
-    `ours_time`, `peer_time`: functions that turn the times of these calls into the side's seconds. `close`: ends the
-    threads.
+    `ours_time`, `peer_time`: functions that turn the seconds of these calls into the side's seconds (default: those of
+    the first call). `close`: ends the threads.
     """
 
     name: str
@@ -66,8 +66,8 @@ class Row:
 
 
 def measure(case: Case, rounds: int) -> Row:
-    """Measures a case: our runs and the peer's (the library compared with) alternate, and each round gives one ratio of
-    the two times. Returns the medians.
+    """Measures a case in `rounds` rounds: our runs and the peer's (the library compared with) alternate, and each round
+    gives one ratio of the two times. Returns the medians.
     """
     times = interleaved(
         clock_of(case.threads),

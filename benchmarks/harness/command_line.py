@@ -120,7 +120,8 @@ def parse(document: str | None, options: Sequence[Option], words: Sequence[str] 
 
 
 def run_script(document: str | None, options: Sequence[Option], main: Callable[[Given], int | None]) -> None:
-    """Calls `main` with the values of `options` and exits with the code that it returns (None: 0).
+    """Calls `main` with the values of `options` and exits with the code that it returns (None: 0). `document`: the text
+    that --help shows.
 
     A mistake of the user is reported in one line, with exit code 2. If the reader of the output ends first (as `head`
     does), the exit code is the same as that of `vdla`.

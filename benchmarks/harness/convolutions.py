@@ -27,15 +27,16 @@ COPIES = 11
 
 
 def marginal(times: Sequence[float]) -> float:
-    """Seconds of one of COPIES convolutions: (time of all - time of one) / (COPIES - 1)."""
+    """Seconds of one of COPIES convolutions: (time of all - time of one) / (COPIES - 1); `times`: (of one, of all)."""
     return (times[1] - times[0]) / (COPIES - 1)
 
 
 def layers_model(
     copies: int, x_shape: tuple[int, ...], weights: np.ndarray, window: Window, groups: int
 ) -> onnx.ModelProto:
-    """A model of `copies` convolutions from input "X" to output "Y", both NCHW: in a chain or, if input and output
-    shapes differ, side by side with their outputs added.
+    """A model of `copies` convolutions from input "X" of `x_shape` to output "Y", both NCHW: in a chain or, if input
+    and output shapes differ, side by side with their outputs added. `weights`: those of the first convolution; the
+    others have them in another order of filters.
     """
     chained = window.strides == (1, 1) and weights.shape[0] == x_shape[1]
     attributes = {
@@ -61,7 +62,7 @@ def layers_model(
 
 def convolution_case(name: str, threads: int) -> Case:
     """The benchmark case (our computation and ONNX Runtime's) of layer `name` of CONVOLUTIONS, OTHER_CONVOLUTIONS or
-    DEPTHWISE, batch 1. Its error is the error of the model with COPIES convolutions.
+    DEPTHWISE, batch 1, on `threads` threads. Its error is the error of the model with COPIES convolutions.
     """
     if shape := (CONVOLUTIONS | OTHER_CONVOLUTIONS).get(name):
         size, channels, filters, kernel, stride = shape

@@ -61,7 +61,8 @@ class CpuTrial:
 class CpuMeasurer(Closing):
     """Measures candidates on one thread, one after the other; the end of a `with` block ends the measuring process.
 
-    `timeout`: wall-clock seconds for one candidate. `command`: the command line that starts the process.
+    `timeout`: wall-clock seconds for one candidate (None: the default of LocalWorkers). `command`: the command line
+    that starts the process.
     """
 
     def __init__(
@@ -75,7 +76,8 @@ class CpuMeasurer(Closing):
         self._workers.close()
 
     def measure(self, workload: CpuWorkload, values: Values | None) -> CpuTrial:
-        """Measures one candidate: the knobs `values` of the workload's space (None: the template's defaults).
+        """Measures one candidate: the knobs `values` of the workload's space (None: the template's defaults). Returns
+        its time, or the reason of its failure.
 
         Raises BackendError if no process can be started, TaskError for a processor other than this one.
         """

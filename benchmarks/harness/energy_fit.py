@@ -48,8 +48,8 @@ class Parts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judged:
-    """Energy of a program, once from the replay on its machine's netlist and once predicted by a model that was not
-    fitted to this machine.
+    """Energy of a program, once from the replay on its machine's netlist and once predicted. `machine`: name of the
+    machine; `seed`: seed of the program.
     """
 
     machine: str
@@ -71,7 +71,9 @@ class Rest:
 
 
 def row_features(row: Row, machines: Mapping[str, Config]) -> dict[str, float]:
-    """The energy model's features of a replayed program, from its events and its numbers of changing operand bits."""
+    """The energy model's features, by name, of the replayed program `row`, from its events and its numbers of changing
+    operand bits. `machines`: the configurations by name.
+    """
     return features_of(machines[row["machine"]], Events(**row["events"]), row["changes"])
 
 
@@ -98,8 +100,9 @@ def measured_memories(row: Row, scale: Scale) -> float:
 
 
 def fit_events(rows: Sequence[Row], machines: Mapping[str, Config]) -> dict[str, dict[str, float]]:
-    """The fitted picojoules of each part of the machine per unit of each feature (number of events). The fit minimizes
-    the programs' relative errors, so that long programs do not dominate.
+    """The fitted picojoules, by part of the machine and by feature (number of events), of one event, without features
+    that cost nothing. The fit to the programs `rows` minimizes errors relative to a program's whole energy of switching
+    data, so that long programs do not dominate. `machines`: the configurations by name.
 
     Raises ValueError for a row reserved for evaluation.
     """
@@ -136,7 +139,9 @@ def clock_of(library: Library) -> float:
 
 
 def predicted(row: Row, costs: Costs, machines: Mapping[str, Config]) -> dict[str, float]:
-    """Predicted energy of switching data (without clock pins) of a program, in picojoules by part of the machine."""
+    """Energy of switching data (without clock pins) that the model `costs` predicts for the program `row`, in
+    picojoules by part of the machine. `machines`: the configurations by name.
+    """
     features = row_features(row, machines)
     return {part: sum(c * features[name] for name, c in own.items()) for part, own in costs.items()}
 
@@ -165,8 +170,9 @@ def judge(row: Row, costs: Costs, machines: Mapping[str, Config], rest: Rest) ->
 
 
 def left_out(rows: Sequence[Row], machines: Mapping[str, Config], rest: Rest) -> list[Judged]:
-    """Replayed and predicted energy of every program whose memory accesses were counted; each machine is predicted by a
-    model fitted to the other machines.
+    """Replayed and predicted energy of every program of `rows` whose memory accesses were counted; each machine is
+    predicted by a model fitted to the other machines. `machines`: the configurations by name; `rest`: what predicts the
+    energy of clock and memories.
     """
     found: list[Judged] = []
     for name in dict.fromkeys(row["machine"] for row in rows):
@@ -206,7 +212,9 @@ def spread_of(judged: Sequence[Judged]) -> Spread:
 
 
 def ends_of(one: Judged, spread: Spread) -> tuple[float, float]:
-    """The lower and the upper end, in picojoules, of the predicted interval of a program's total energy."""
+    """The lower and the upper end, in picojoules, of the interval that `spread` gives around the predicted total energy
+    of the program `one`.
+    """
     ours = one.predicted
     off = spread.reach * spread.deviation(ours.data, ours.clock, ours.memories)
     return ours.whole - off, ours.whole + off

@@ -132,7 +132,9 @@ def is_reserved(row: Mapping[str, Any]) -> bool:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Replayed:
-    """The netlist of a machine in standard cells, ready to replay recorded programs."""
+    """The netlist of the machine `config` in standard cells of `library`, ready to replay recorded programs. `state`:
+    the loads and slews of its nets.
+    """
 
     config: Config
     library: Library
@@ -142,8 +144,8 @@ class Replayed:
     """Index of the part that each cell belongs to, one for each cell, and the names of the parts."""
 
     def replay(self, program: Program) -> Activity:
-        """The switching activity of the netlist while a program runs; raises MismatchError if the netlist's outputs
-        differ from the RTL's.
+        """Runs `program` on the RTL and returns the switching activity of the netlist from the run's first cycle to its
+        last one; raises MismatchError if the netlist's outputs differ from the RTL's.
         """
         with Machine(self.config) as machine:
             machine.watch_ports()
@@ -160,7 +162,9 @@ class Replayed:
 
 
 def prepare(config: Config, report: Callable[[str], None]) -> Replayed:
-    """The netlist of a machine, mapped to the default library, ready to replay programs."""
+    """The netlist of the machine `config`, mapped to the default library, ready to replay programs. `report` is called
+    with lines that tell the progress.
+    """
     liberty = find_library()
     library = read_library(liberty.path)
     netlist = flatten(map_design(config, liberty, report=report), library)
@@ -174,7 +178,7 @@ def prepare(config: Config, report: Callable[[str], None]) -> Replayed:
 
 
 def row_of(machine: Replayed, seed: int) -> dict[str, Any]:
-    """The row of one program, a JSON object.
+    """Replays the program with the seed `seed` on `machine`; returns its row, a JSON object.
 
     It has the program's events; numbers of changing bits; picojoules by part of the machine ([data, clock pins]); and,
     by module and memory size, the numbers of reads and of writes of all memories of this size in the module.

@@ -37,7 +37,9 @@ def _resnet18() -> bytes:
 
 
 def resnet18_cycles(config: Config, *, virtual_threads: int = 2, records: RecordBook | None = None) -> int:
-    """Cycles of ResNet-18, as reported by `vdla run resnet18 --config ...`."""
+    """Cycles of ResNet-18 on the machine `config`, as reported by `vdla run resnet18 --config ...`. `records`:
+    schedules of the tuner (None: default schedules).
+    """
     compiled = compile_program(_resnet18(), config, virtual_threads=virtual_threads, records=records)
     return run(compiled, {}, data=False).simulation.cycles
 

@@ -13,7 +13,9 @@ from onnx.reference import ReferenceEvaluator
 
 
 def float64_outputs(model: onnx.ModelProto, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Outputs, by name, of `model` with all float32 tensors changed to float64; integers stay unchanged."""
+    """Outputs, by name, of `model` for `inputs` (arrays by name) with all float32 tensors changed to float64; integers
+    stay unchanged.
+    """
     wide = onnx.ModelProto()
     wide.CopyFrom(model)
     for tensor in wide.graph.initializer:

@@ -57,8 +57,8 @@ class Judgement:
 
 
 def read_tiles(path: Path) -> list[Measured]:
-    """The candidates in a file such as benchmarks/results/gpu-tiles-CARD.json. Raises TilesError if the file has
-    another form.
+    """The candidates, one item for each workload, in a file such as benchmarks/results/gpu-tiles-CARD.json. Raises
+    TilesError if the file cannot be read or has another form.
     """
     try:
         document = json.loads(path.read_text(encoding="utf-8"))
@@ -71,7 +71,9 @@ def read_tiles(path: Path) -> list[Measured]:
 
 
 def measured_in(records: Iterable[Record], target: GpuTarget) -> list[Measured]:
-    """The successful candidates in the tuner's records, for `target`; records of other kinds of target are left out."""
+    """The successful candidates in the tuner's `records` of GPUs, one item for each workload, as candidates for
+    `target`. Records of other kinds of target, and of other knobs than the present space has, are left out.
+    """
     found: dict[str, tuple[CudaWorkload, list[Record]]] = {}
     for record in records:
         if record.task.target["kind"] == "cuda" and record.cost is not None and record.knobs:
@@ -117,7 +119,7 @@ def _of_task(card: GpuTarget, task: dict[str, Any]) -> Measured:
 
 
 def judge(measured: Measured) -> Judgement:
-    """Compares the cost model's estimates with the measured times of one workload."""
+    """Compares the cost model's estimates with the measured times of one workload; returns the model's errors."""
     found = GPU.space(measured.target, measured.workload).cost(measured.knobs)
     estimates = found.quantities[ESTIMATE]
     ratios = np.log(estimates / measured.seconds)

@@ -27,7 +27,7 @@ NETWORKS = ("resnet18", "mobilenet", "language_model", "dqn", "dcgan")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelCase:
     """A float32 model to check and time on GPUs: its name, the `group` of table rows that it belongs to, and the
-    function `make(reduced)` that builds it.
+    function `make(reduced)` that builds it, in small sizes if `reduced` is True.
     """
 
     name: str
@@ -134,7 +134,9 @@ def _model(
     constants: Mapping[str, np.ndarray] | None = None,
     outputs: Sequence[str] = ("Y",),
 ) -> onnx.ModelProto:
-    """A model with float32 inputs of the given shapes; the shapes of its outputs are inferred."""
+    """A model of `nodes` with float32 inputs of the given shapes and `constants`, both by name, and the outputs named
+    `outputs`, whose shapes are inferred.
+    """
     model = model_of(
         nodes, [value(name, tuple(shape)) for name, shape in inputs.items()], [], dict(constants or {})
     )

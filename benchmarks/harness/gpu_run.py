@@ -61,9 +61,9 @@ class Checked:
 class Ours:
     """Our kernel, compiled and bound to its inputs.
 
-    `run` returns the outputs, `time` the milliseconds of a run on the device; `close` releases the kernel.
-    `operations`: arithmetic operations, two for a multiply-add. `expected`: the outputs in float64, or some of their
-    rows; `compared` selects the same rows from the outputs of `run`.
+    `run` returns the outputs by name, `time` the milliseconds of a run on the device (RuntimeError if it is emulated);
+    `close` releases the kernel. `operations`: number of arithmetic operations of a run, two for a multiply-add.
+    `inputs`: arrays by name.
     """
 
     operations: int
@@ -74,7 +74,9 @@ class Ours:
 
 
 def model_on(platform: Platform, model: onnx.ModelProto, inputs: Arrays) -> Ours:
-    """A model compiled for `platform`, ready to run. Raises UserError if it cannot be compiled."""
+    """The kernels of `model`, compiled for `platform` and ready to run on `inputs` (arrays by name). Raises UserError
+    if the model cannot be compiled.
+    """
     data = model.SerializeToString()
     if platform.device is None:
         emulated = compile_kernels(data, gpu_emulated(platform.target))
@@ -90,8 +92,8 @@ def model_on(platform: Platform, model: onnx.ModelProto, inputs: Arrays) -> Ours
 
 
 def product_on(platform: Platform, precision: str, size: int) -> Ours:
-    """The product `X` `W` of two square matrices of `precision` ("float16", ...) on tensor cores; floats are summed in
-    float32.
+    """The kernel of the product `X` `W` of two square matrices of `size` rows and of `precision` ("float16",
+    "bfloat16", "int8") on tensor cores, ready to run on `platform` on seeded inputs; floats are summed in float32.
 
     float16 and bfloat16 give results of the same type, int8 gives int32. An int8 `W` is stored column after column, the
     preferred layout of tensor cores and of cuBLAS, with which the product is compared. Raises UserError if the kernel
@@ -171,8 +173,8 @@ def _no_time() -> float:
 
 
 def check_model(platform: Platform, case: ModelCase, *, reduced: bool, tolerance: float) -> Checked:
-    """Compiles and runs a model for `platform`, and compares its outputs with those computed in float64. `reduced`: the
-    model in small sizes.
+    """Compiles and runs the model of `case` for `platform`, and compares its outputs with those computed in float64.
+    Returns the largest relative error and `tolerance`, the largest allowed one. `reduced`: the model in small sizes.
     """
     model = case.make(reduced)
     inputs = inputs_of(model)
@@ -184,14 +186,15 @@ def check_model(platform: Platform, case: ModelCase, *, reduced: bool, tolerance
 
 
 def check_outputs(got: Arrays, expected: Arrays, tolerance: float) -> Checked:
-    """Compares all outputs with the expected ones; returns the largest relative error and `tolerance`."""
+    """Compares the arrays `got` with `expected`, both by name; returns the largest relative error and `tolerance`."""
     errors = [relative_error(got[name], values) for name, values in expected.items()]
     return Checked(error=float(np.max(errors)), allowed=tolerance)
 
 
 def check_product(platform: Platform, precision: str, size: int, *, tolerance: float) -> Checked:
-    """Compares sampled rows of a matrix product with the product in float64 of the same factors (already rounded to
-    `precision`).
+    """Compiles and runs on `platform` the product of two square matrices of `size` rows (`product_on`), and compares
+    SAMPLED_ROWS of its rows with the product in float64 of the same factors, which are rounded to `precision` already.
+    Returns the largest relative error and `tolerance`, the largest allowed one.
     """
     ours = product_on(platform, precision, size)
     try:

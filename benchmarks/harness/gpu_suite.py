@@ -105,7 +105,9 @@ class GpuRow:
 
 
 def checked_entries(*, reduced: bool) -> tuple[GpuEntry, ...]:
-    """All entries that are checked: every operator, layers, products in all precisions, and networks."""
+    """All entries that are checked: every operator, layers, products in all precisions (small ones if `reduced`), and
+    networks.
+    """
     cases = (*operator_cases(), *layer_cases(), *network_cases())
     sizes = REDUCED_SIZES if reduced else CHECKED_SIZES
     return (
@@ -166,7 +168,8 @@ def choose_entries(entries: Sequence[GpuEntry], names: Iterable[str]) -> tuple[G
 
 def check_entry(platform: Platform, entry: GpuEntry, *, reduced: bool) -> Checked:
     """Compiles and runs an entry of the suite for `platform`, and compares its outputs with those computed in float64.
-    `reduced`: in small sizes.
+    Returns the largest relative error, and the largest allowed one. `reduced`: a model in small sizes; products keep
+    their size.
     """
     platform = _in_precision(platform, entry)
     if entry.model is None:
@@ -182,11 +185,12 @@ def measure_entry(
     *,
     library_convolutions: bool = False,
 ) -> GpuRow:
-    """Measures an entry: our runs and those of the peers (ways to run torch) alternate; each round gives one ratio to
-    each peer.
+    """Measures an entry on `platform` in `rounds` rounds: our runs and those of the peers (ways to run torch)
+    alternate; each round gives one ratio to each peer. Returns the entry's row.
 
-    `library_convolutions`: torch.compile uses cuDNN's convolutions only (`gpu_torch.set_convolutions`). A peer's
-    outputs are compared before it is timed; raises PeerError if they differ from ours.
+    `torch`: the module; None: there are no peers. `library_convolutions`: torch.compile uses cuDNN's convolutions only
+    (`gpu_torch.set_convolutions`). A peer's outputs are compared before it is timed; raises PeerError if they differ
+    from ours.
     """
     platform = _in_precision(platform, entry)
     with ExitStack() as undo:
@@ -285,9 +289,9 @@ def _peers(
 def compare_peer(
     entry: GpuEntry, name: str, ours: Sequence[np.ndarray], theirs: Sequence[np.ndarray]
 ) -> None:
-    """Compares our outputs of an entry with those of a peer (a way to run torch). Raises PeerError if shapes differ, or
-    if the outputs differ by more than twice the tolerance of the entry. The tolerance is the allowed error against
-    float64; either side may have this error.
+    """Compares our outputs of an entry with those of the peer `name` (a way to run torch), both in the model's order.
+    Raises PeerError if shapes differ, or if the outputs differ by more than twice the tolerance of the entry. The
+    tolerance is the allowed error against float64; either side may have this error.
     """
     shapes = [array.shape for array in ours], [array.shape for array in theirs]
     if shapes[0] != shapes[1]:

@@ -54,7 +54,7 @@ def set_convolutions(torch: ModuleType, *, library: bool) -> None:
 
 
 def outputs_of(torch: ModuleType, forward: Forward) -> tuple[np.ndarray, ...]:
-    """The outputs of a call, in order, as arrays on the host; 16-bit floats as float32."""
+    """The outputs of a call of `forward`, in order, as arrays on the host; floats of any width as float32."""
     with torch.inference_mode():
         given = forward()
     arrays = given if isinstance(given, tuple | list) else (given,)
@@ -124,8 +124,9 @@ def model_forward(
 def product_forward(
     torch: ModuleType, precision: str, inputs: Mapping[str, np.ndarray], *, device: str = "cuda"
 ) -> Forward:
-    """A function that multiplies the matrices `X` and `W` of `inputs` in torch, by cuBLAS. `W` keeps its layout in
-    memory, which may be column after column (`gpu_run.in_columns`).
+    """A function that multiplies the matrices `X` and `W` of `inputs` in torch, by cuBLAS, in `precision` ("float32",
+    "tf32", "float16", "bfloat16" or "int8"). `W` keeps its layout in memory, which may be column after column
+    (`gpu_run.in_columns`).
     """
     if precision == "int8":
         x, w = (torch.from_numpy(inputs[name]).to(device) for name in ("X", "W"))
@@ -168,7 +169,9 @@ def _module(torch: ModuleType, model: onnx.ModelProto) -> Any:
 
 
 def _step(torch: ModuleType, node: onnx.NodeProto, constants: Mapping[str, np.ndarray]) -> Any:
-    """One ONNX node as a torch module whose arguments are the node's non-constant inputs."""
+    """One ONNX node as a torch module whose arguments are the node's inputs that are not in `constants` (arrays by
+    name).
+    """
     functional = torch.nn.functional
     held = [constants.get(name) for name in node.input]
     at = {a.name: helper.get_attribute_value(a) for a in node.attribute}
@@ -300,7 +303,8 @@ def _gemm(functional: Any, at: Mapping[str, Any]) -> Callable[..., Any]:
 
 def _recurrent(torch: ModuleType, held: Sequence[np.ndarray | None], at: Mapping[str, Any]) -> Any:
     """An LSTM with constant weights as a module on cuDNN's LSTM, with the gates in its order (input, forget, cell,
-    output).
+    output). `held`: the values of the ONNX node's inputs, None for those that are not constant; `at`: its attributes.
+    Raises PeerError if the weights are not constant or the initial state is given.
     """
     weights, recurrence = held[1], held[2]
     if weights is None or recurrence is None or any(value is not None for value in held[4:]):

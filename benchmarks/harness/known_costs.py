@@ -25,7 +25,9 @@ def seconds_of(machine: Config) -> float:
 
 
 def evaluate(machine: Config, networks: Sequence[Network], components: Components, effort: Effort) -> Figures:
-    """Sleeps for the machine's known evaluation time, then returns invented figures in place of an evaluation."""
+    """Sleeps for the machine's known evaluation time, then returns invented figures in place of an evaluation, the same
+    for each of `networks` and whatever the `components` and the `effort` are.
+    """
     time.sleep(seconds_of(machine))
     run = NetworkFigures(cycles=1000, roofline_cycles=1000.0, dram_bytes=1, energy={"array": 1.0})
     made_up = {network.name: run for network in networks}

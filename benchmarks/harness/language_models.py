@@ -86,8 +86,9 @@ its name.
 
 
 def left_float(model: onnx.ModelProto) -> list[str]:
-    """Nodes that a user excludes from quantization: masks, normalizations, angles and look-ups. The look-ups
-    share their weights with the logits, and quantized weights would have one scale for each word."""
+    """Names of the nodes of `model` that a user excludes from quantization: masks, normalizations, angles and look-ups.
+    The look-ups share their weights with the logits, and quantized weights would have one scale for each word.
+    """
     constants = {item.name for item in model.graph.initializer}
     return [
         node.name

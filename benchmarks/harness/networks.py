@@ -27,7 +27,7 @@ some of them also quantized in the form that ONNX Runtime runs fastest (QDQ, uin
 
 
 def network_case(name: str, threads: int) -> Case:
-    """The benchmark case (our computation and ONNX Runtime's) of the network `name` of NETWORKS."""
+    """The benchmark case (our computation and ONNX Runtime's), on `threads` threads, of the network `name`."""
     model, form = NETWORKS[name]
     exported = models.build(model, form)
     feeds = {"input": models.sample_inputs(model, 1)}

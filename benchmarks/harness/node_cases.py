@@ -67,7 +67,8 @@ class NodeCase:
     """A node test of ONNX: a model of one operator, with inputs and expected outputs.
 
     `operator`: the operator of the tested node or, if the test has a function in expanded form, the function.
-    `parameters`: the model's inputs that parametrize the computation (PARAMETERS).
+    `data`: sets of (inputs, expected outputs), both in the model's order. `rtol`, `atol`: the case's tolerances, as for
+    `numpy.allclose`. `parameters`: the model's inputs that parametrize the computation (PARAMETERS).
     """
 
     name: str
@@ -139,7 +140,7 @@ def judge(case: NodeCase) -> Judged:
 
 def judge_fixed(case: NodeCase) -> Judged | None:
     """Compiles and runs a node test with the operator's parameters (axes, shapes ...) as constants; returns the
-    verdict. None if no input is a parameter.
+    verdict: "refused" if the test has several sets of data. None if no input is a parameter.
     """
     fixed = case.parameters
     if not fixed:
@@ -179,7 +180,7 @@ def _listed_inputs(model: onnx.ModelProto, names: Sequence[str]) -> list[str]:
 
 def cause_of(message: str) -> str:
     """The cause that the message of a rejection states, without names and without the advice at its end, so that equal
-    causes have equal texts.
+    causes have equal texts; at most 110 characters.
     """
     problem = re.sub(r"^model: (node '[^']*' )?", "", message).partition(";")[0]
     return re.sub(r"'[^']*'", "'…'", problem)[:110]
@@ -222,7 +223,9 @@ def _verdict(
 
 
 def difference(got: np.ndarray, expected: np.ndarray, rtol: float, atol: float) -> str | None:
-    """The difference of an output from the expected one, as text; None if they agree."""
+    """The difference of the output `got` from the expected one, as text; None if they agree in shape, type and values.
+    `rtol`, `atol`: relative and absolute tolerance, as in numpy.isclose.
+    """
     if got.shape != expected.shape:
         return f"has shape {got.shape}, not {expected.shape}"
     if got.dtype != expected.dtype:

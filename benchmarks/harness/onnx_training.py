@@ -52,7 +52,7 @@ def forward(model: onnx.ModelProto, weights: Tensors, data: Any) -> Any:
 
 def trained(model: onnx.ModelProto, data: Any, labels: Any, epochs: int, seed: int) -> onnx.ModelProto:
     """A model with the same nodes, whose weights are trained by Adam to minimize the cross-entropy of `labels`
-    (integers).
+    (integers) on the samples `data` (first dimension), in `epochs` passes over all samples in random order of `seed`.
 
     All float initializers except scalars count as weights.
     """
@@ -115,7 +115,7 @@ def _read_by_taps(
 ) -> tuple[Any, tuple[int, int]]:
     """A matrix of 0 and 1, float32 [input positions, kernel elements x output positions], and (height, width) of the
     outputs. An element is 1 if this kernel element reads this input position for this output position. Positions are
-    (row, column) pairs, flattened.
+    (row, column) pairs, flattened. `plane`: (height, width) of the inputs; `pads`: (top, left, bottom, right).
     """
     (height, width), (top, left, bottom, right) = plane, pads
     out_height = (height + top + bottom - kernel[0]) // strides[0] + 1

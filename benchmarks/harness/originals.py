@@ -23,8 +23,8 @@ Row = Mapping[str, Any]
 
 
 def measure_original(name: str, rounds: int) -> Row:
-    """Measures one network; returns its row: the fields of an `outside.OutsideRow`, the network's `name` and the `size`
-    of the original's images.
+    """Measures the network `name` in `rounds` rounds; returns its row: the fields of an `outside.OutsideRow`, the
+    network's `name` and the `size` (rows and columns) of the original's images.
 
     Outputs are checked before the timing. Raises UserError for an unknown name.
     """
@@ -37,8 +37,8 @@ def measure_original(name: str, rounds: int) -> Row:
 
 
 def figures(rows: Sequence[Row]) -> dict[str, Any]:
-    """Summary of the measured networks: their number, the number with right outputs, and geometric mean and maximum of
-    the ratios of our time to ONNX Runtime's.
+    """Summary of the measured networks `rows`: their number, the number with right outputs, geometric mean and maximum
+    of the ratios of our time to ONNX Runtime's, and the rows themselves.
     """
     ratios = [row["ratio"] for row in rows]
     return {
@@ -54,7 +54,7 @@ def measured(names: Sequence[str], rounds: int, *, write: bool, again: bool) -> 
     """Yields the row of each network as soon as it is measured; with `write` each row is written to benchmarks/results
     at once.
 
-    A row that the file has from the present commit without changes is measured again only with `again`.
+    With `write`, a row that the file has from the present commit without changes is measured again only with `again`.
     """
     commit = provenance()["commit"]
     kept: dict[str, Row] = {}

@@ -19,8 +19,8 @@ Row = TypeVar("Row")
 def measure_all(
     cases: Iterable[Of], measure: Callable[[Of], Row], line: Callable[[Row], str], *, quiet: bool
 ) -> list[Row]:
-    """Measures all cases one after the other and returns their rows; each row's line of text is printed at once, unless
-    `quiet`.
+    """Measures all cases one after the other by `measure` and returns their rows; the text that `line` makes of each
+    row is printed at once, unless `quiet`.
     """
     rows: list[Row] = []
     for case in cases:
@@ -40,8 +40,9 @@ def finish(
     packages: Sequence[str] = (),
     compact: bool = False,
 ) -> None:
-    """Prints the figures: with --json as JSON (of `shown`, if given), else as `lines`. With --write they are also
-    written to benchmarks/results/NAME.json by `write_results`.
+    """Prints the figures: with --json as JSON (that of `shown` instead, if given), else as `lines`. With --write they
+    are also written to the file `name`.json in benchmarks/results, with the versions of `packages`; `compact`: without
+    spaces.
     """
     if options.json:
         print(json.dumps(figures if shown is None else shown, indent=2))

@@ -60,8 +60,8 @@ class OutsideRow:
 
 
 def measure_file(path: Path, rounds: int) -> OutsideRow:
-    """Measures the network in an ONNX file with static shapes. Our runs and ONNX Runtime's alternate; times are thread
-    CPU times. Returns the network's row.
+    """Measures the network in the ONNX file at `path`, which has static shapes, in `rounds` rounds. Our runs and ONNX
+    Runtime's alternate; times are thread CPU times. Returns the network's row.
 
     Raises UserError if the file cannot be read or compiled.
     """

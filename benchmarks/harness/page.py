@@ -40,7 +40,7 @@ class At:
     then: Callable[[Any], Any] | None = None
 
     def is_in(self, files: Mapping[str, Document]) -> bool:
-        """Whether the figure's results file is among `files` and has the figure."""
+        """Whether the figure's results file, which must be among `files`, has the figure."""
         try:
             self.value(files)
         except PageError:
@@ -48,7 +48,9 @@ class At:
         return True
 
     def value(self, files: Mapping[str, Document]) -> Any:
-        """The value of the figure in its results file. Raises PageError if the file does not have it."""
+        """The value of the figure in its results file. Raises KeyError if the file is not among `files`, PageError if
+        it does not have the figure.
+        """
         found: Any = files[self.file]
         for step in self.path:
             try:
@@ -93,7 +95,9 @@ class Row:
         return not self.optional or all(figure.is_in(files) for figure in self.figures)
 
     def cells(self, files: Mapping[str, Document]) -> tuple[str, str]:
-        """The two cells of the row: the measured quantity, and its value as text."""
+        """The two cells of the row: the measured quantity, and its value from `files` as text. Raises PageError if a
+        figure is missing or does not fit the template.
+        """
         try:
             return self.measure, self.template.format(*[figure.value(files) for figure in self.figures])
         except (ValueError, IndexError, TypeError) as error:
@@ -180,7 +184,9 @@ def read_files(folder: Path) -> dict[str, Document]:
 
 
 def rewritten(page: str, blocks: Blocks, files: Mapping[str, Document]) -> str:
-    """The text of a page with all of its blocks regenerated. Raises PageError for an unknown block."""
+    """The text of a page, given as the text `page`, with all of its blocks regenerated from `files`. Raises PageError
+    for an unknown block.
+    """
 
     def made(match: re.Match[str]) -> str:
         name = match[1]

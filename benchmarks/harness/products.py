@@ -50,8 +50,8 @@ products with odd sizes.
 def bound_kernel(
     schedule: Schedule, arrays: Mapping[str, np.ndarray], threads: int
 ) -> tuple[Timed, np.ndarray, Callable[[], None]]:
-    """A kernel with output array `Y`, compiled and bound to its inputs `arrays`. Returns a function that runs it, the
-    array `Y`, and a function that ends its threads.
+    """The kernel of `schedule` with output array `Y`, compiled and bound to its inputs `arrays` (by name) and to
+    `threads` threads. Returns a function that runs it, the array `Y`, and a function that ends its threads.
     """
     program: Program = schedule.program
     (output,) = [parameter for parameter in program.parameters if parameter.name == "Y"]
@@ -65,8 +65,8 @@ def bound_kernel(
 
 
 def product_case(name: str, rows: int, depth: int, columns: int, threads: int) -> Case:
-    """The benchmark case of a product of float32 [rows, depth] x [depth, columns]: our kernel, and a MatMul of ONNX
-    Runtime.
+    """The benchmark case `name` of a product of float32 [rows, depth] x [depth, columns] on `threads` threads: our
+    kernel, and a MatMul of ONNX Runtime.
     """
     rng = np.random.default_rng(depth)
     shapes = {"X": (rows, depth), "W": (depth, columns)}
@@ -91,8 +91,8 @@ def product_case(name: str, rows: int, depth: int, columns: int, threads: int) -
 
 
 def int8_product_case(size: int, threads: int) -> Case:
-    """The benchmark case of a product of square matrices, uint8 x int8 to int32: our kernel, and MatMulInteger or
-    QLinearMatMul of ONNX Runtime, whichever is faster.
+    """The benchmark case of a product of matrices of `size` x `size`, uint8 x int8 to int32, on `threads` threads: our
+    kernel, and MatMulInteger or QLinearMatMul of ONNX Runtime, whichever is faster.
     """
     rng = np.random.default_rng(size)
     x = rng.integers(0, 256, (size, size)).astype(np.uint8)

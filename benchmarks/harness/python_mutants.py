@@ -64,7 +64,8 @@ class Mutant:
 
 
 def mutants_of(path: str, source: str) -> list[Mutant]:
-    """Every mutant of a file, in the order of its lines.
+    """Every mutant of the file at `path` (relative to the repository) with the text `source`, in the order of its
+    lines.
 
     These are never mutated: annotations, docstrings and imports; code that only other tools read (`if TYPE_CHECKING`);
     checks of assumptions (`assert`, `strict=True` of `zip`); the 1 of `reshape(-1)`, since any negative number works.
@@ -78,7 +79,8 @@ def mutants_of(path: str, source: str) -> list[Mutant]:
 
 
 def draw(root: Path, count: int, seed: int, folders: Sequence[str] = FOLDERS) -> list[Mutant]:
-    """`count` mutants of the sources in these folders of `root`, on lines drawn uniformly from all lines with mutants.
+    """`count` mutants of the sources in these folders of `root`, each on another line, drawn uniformly from all lines
+    with mutants. Raises ValueError if there are fewer lines.
 
     The same seed draws the same lines from the same sources.
     """
@@ -126,7 +128,9 @@ def _is_redundant(node: ast.AST) -> bool:
 
 
 def readers_of(source: str, statement: int) -> list[int]:
-    """Lines that read a name set by the statement at line `statement`; empty if no assignment begins there."""
+    """Numbers, from 1, of the lines of the text `source` that read a name set by the statement at line `statement`;
+    empty if no assignment begins there.
+    """
     tree = ast.parse(source)
     names: set[str] = set()
     for node in ast.walk(tree):

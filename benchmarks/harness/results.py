@@ -43,10 +43,11 @@ def provenance(packages: Sequence[str] = ()) -> dict[str, Any]:
 def write_results(
     name: str, figures: Mapping[str, Any], *, packages: Sequence[str] = (), compact: bool = False
 ) -> Path:
-    """Writes `figures` and their provenance (under "written") to benchmarks/results/NAME.json, whole or not at all.
+    """Writes `figures` and their provenance (under "written") to `name`.json in benchmarks/results, whole or not at
+    all.
 
-    `compact`: leaves out spaces, for files of many rows. Returns the path. Raises ProgramError if the file cannot be
-    written.
+    `packages`: further packages whose versions the provenance has. `compact`: leaves out spaces, for files of many
+    rows. Returns the path. Raises ProgramError if the file cannot be written.
     """
     RESULTS.mkdir(exist_ok=True)
     path = RESULTS / f"{name}.json"
@@ -60,7 +61,7 @@ def write_results(
 
 
 def read_results(name: str) -> dict[str, Any]:
-    """The committed results in benchmarks/results/NAME.json, as a JSON object."""
+    """The results in the file `name`.json of benchmarks/results, as a JSON object; raises OSError if it is missing."""
     return json.loads((RESULTS / f"{name}.json").read_text(encoding="utf-8"))
 
 

@@ -25,21 +25,22 @@ from vdla.compiler.tune.search.point_features import examine
 
 BATCH = 8
 """Number of points (candidate schedules) that a search proposes at a time. The first batch of a search "with first
-points" has those that the template's cost estimate ranks best.
+points" has two random points and those that the template's cost estimate ranks best.
 """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EstimateSearch:
-    """A strategy that proposes the candidate schedules that the template's cost estimate ranks best, in batches;
-    measured costs have no effect.
+    """A strategy that proposes, after two random candidate schedules, those that the template's cost estimate ranks
+    best, in batches; measured costs have no effect.
     """
 
     def propose(
         self, space: Space, history: History, generator: np.random.Generator, count: int
     ) -> np.ndarray:
-        """Candidates as `Strategy.propose` returns them. Raises EmptySpaceError if no candidate of the space
-        is legal.
+        """Up to `count` legal candidates [n, axes] to measure next: random ones until the history has two, then those
+        with low estimates. None has the same program as one in `history`. Draws use `generator`. Raises EmptySpaceError
+        if no candidate of the space is legal.
         """
         blind = replace(history, costs=np.full(len(history), np.inf))
         return first_points(space, blind, examine(space, history.points), generator, count)
@@ -47,8 +48,8 @@ class EstimateSearch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AfterFirstPoints:
-    """A strategy whose first batch has the points that the template's cost estimate ranks best, like the first batch of
-    the tuner's own search; the strategy `rest` proposes all later batches.
+    """A strategy whose first batch has two random points and those that the template's cost estimate ranks best, like
+    the first batch of the tuner's own search; the strategy `rest` proposes all later batches.
     """
 
     rest: Strategy
@@ -56,8 +57,8 @@ class AfterFirstPoints:
     def propose(
         self, space: Space, history: History, generator: np.random.Generator, count: int
     ) -> np.ndarray:
-        """Candidates as `Strategy.propose` returns them. Raises EmptySpaceError if no candidate of the space
-        is legal.
+        """Up to `count` legal candidates [n, axes] to measure next; none has the same program as one in `history`.
+        Draws use `generator`. Raises EmptySpaceError if no candidate of the space is legal.
         """
         if len(history) < BATCH:
             return first_points(space, history, examine(space, history.points), generator, count)
@@ -78,8 +79,8 @@ def _without_estimate(prior: Sequence[Samples]) -> Strategy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Compared:
-    """One of the searches that benchmarks/tuning.py compares: its label, and a function `make` that creates it from
-    samples of other layers (only searches with a learned model use the samples).
+    """One of the searches that benchmarks/tuning.py compares: its label in tables, and a function `make` that creates
+    it from samples of other layers (only searches with a learned model use the samples).
     """
 
     label: str
@@ -99,6 +100,7 @@ SEARCHES: Mapping[str, Compared] = {
     "model-first": Compared(label="model without first points", make=_without_estimate),
     FULL: Compared(label="full", make=_full),
 }
-"""Searches by their names in results. "+first": the first batch has the points that the template's cost estimate ranks
-best. "model-first": the tuner's learned model with a random first batch; the estimate is only one of its features.
+"""Searches by their names in results. "+first": the first batch has two random points and those that the template's
+cost estimate ranks best. "model-first": the tuner's learned model with a random first batch; the estimate is only one
+of its features.
 """

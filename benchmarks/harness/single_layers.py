@@ -72,7 +72,9 @@ def layer_model(layer: Layer, seed: int = 0) -> onnx.ModelProto:
 
 
 def single_layer_case(name: str, threads: int = 1) -> Case:
-    """The benchmark case (our computation and ONNX Runtime's) of a model that consists of layer `name` of `layers`."""
+    """The benchmark case (our computation and ONNX Runtime's) of a model that consists of layer `name` of `layers`, on
+    `threads` threads.
+    """
     layer = layers()[name]
     model = layer_model(layer)
     network = compile_kernels(model.SerializeToString(), cpu_now())

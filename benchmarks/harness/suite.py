@@ -72,16 +72,16 @@ def choose(entries: Sequence[Entry], names: Iterable[str]) -> tuple[Entry, ...]:
 
 
 def measured(entry: Entry, *, threads: int, rounds: int) -> Row:
-    """Compiles the entry's kernels, compares their outputs with those of ONNX Runtime, times both, and
-    returns the row.
+    """Compiles the entry's kernels, compares their outputs with those of ONNX Runtime, times both on `threads` threads
+    in `rounds` rounds, and returns the row. A difference is in the row's `error`; it raises nothing.
     """
     with closing(entry.make(threads)) as case:
         return measure(case, rounds)
 
 
 def geometric_means(entries: Sequence[Entry], rows: Sequence[Row]) -> dict[str, float | None]:
-    """Geometric mean of the ratios of each group that has rows. It is None if one of the ratios is not above 0: with
-    much noise, the measured time of one more layer of the peer can be zero or negative.
+    """Geometric mean of the ratios of each group of `entries` that has rows, by the group's name. It is None if one of
+    the ratios is not above 0: with much noise, the measured time of one more layer of the peer can be zero or negative.
     """
     groups = {entry.name: entry.group for entry in entries}
     ratios: dict[str, list[float]] = {}

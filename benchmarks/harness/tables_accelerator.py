@@ -224,7 +224,9 @@ def _more_cycles(rows: Sequence[Document]) -> str:
 
 
 def _by_chip(figure: Callable[[Document], str]) -> Callable[[Sequence[Document]], str]:
-    """A function that returns a figure of each network, first on the chip with the narrower bus, then on the other."""
+    """A function that makes a text of rows: the text that `figure` makes of each network's row, first on the chip with
+    the narrowest bus, then on the others.
+    """
 
     def texts(rows: Sequence[Document]) -> str:
         widths = sorted({row["bus_bytes"] for row in rows})

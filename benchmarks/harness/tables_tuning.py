@@ -11,9 +11,10 @@ from .searches import SEARCHES
 
 
 def search_row(name: str) -> Row:
-    """The table row of one search in benchmarks/tuning.py. It has three figures: the mean number of trials until the
-    search has found a schedule within 2% of the best known cycles; this number divided by that of the tuner's own
-    search ("full"); and the number of runs that never came so close.
+    """The table row of the search `name`, a key of SEARCHES, in benchmarks/tuning.py. It has three figures: the mean
+    number of trials until the search has found a schedule within 2% of the best known cycles (geometric over layers);
+    this number relative to the tuner's own search ("full"), left out for "full"; and the number of runs that never came
+    so close, left out if it is 0.
     """
 
     def text(document: Document) -> str:
@@ -39,7 +40,8 @@ def _gain(found: Document, name: str) -> str:
 
 def _enough(strategy: str) -> Callable[[Sequence[Document]], str]:
     """A function that makes a text from the rows of tuning_cpu.json: for each layer, the number of trials that each run
-    of `strategy` needs until its kernel has 0.85 of ONNX Runtime's speed; "never" if no run reaches that.
+    of `strategy` needs until its kernel has 0.85 of ONNX Runtime's speed. Runs that never reach that are left out;
+    "never": no run reaches it.
     """
 
     def text(rows: Sequence[Document]) -> str:

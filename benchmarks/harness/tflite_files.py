@@ -31,7 +31,7 @@ without the ending `Options`, values of the options by name).
 @dataclass
 class Written:
     """A TFLite model of one subgraph under construction. A tensor is an index into `tensors`; `last` is the tensor that
-    was added last.
+    was added last. `seed`: of the random weights; `custom`: name of the operators of the kind "CUSTOM".
     """
 
     seed: int = 0
@@ -55,8 +55,9 @@ class Written:
         self, shape: Sequence[int], dtype: Any = np.int8, scale: Any = None, zero: Any = 0, data: Any = None,
         axis: int = 0, name: str | None = None,
     ) -> int:  # fmt: skip
-        """Adds a tensor and returns it: a constant with the values `data`, or an activation if `data` is None. `scale`
-        and `zero`: a number each, or one for each index along `axis`; `scale` None: the tensor is not quantized.
+        """Adds a tensor of `shape` with elements of type `dtype` and returns it: a constant with the values `data`, or
+        an activation if `data` is None. `scale` and `zero`: a number each, or one for each index along `axis`; `scale`
+        None: the tensor is not quantized. `name`: None means "t" and the tensor's index.
         """
         self.tensors.append(
             {"name": name or f"t{len(self.tensors)}", "shape": tuple(shape), "dtype": np.dtype(dtype),
@@ -66,7 +67,9 @@ class Written:
         return self.last
 
     def input(self, shape: Sequence[int], dtype: Any = np.int8, scale: float = 0.02, zero: int = 3) -> int:
-        """Adds an input of the model and returns it; it has `scale` and `zero` if `dtype` is int8, uint8 or int16."""
+        """Adds an input of the model and returns it. Inputs of type int8, uint8 or int16 are quantized with `scale` and
+        the zero point `zero` (for int16 always 0); others are not quantized.
+        """
         quantized = np.dtype(dtype) in (np.dtype(np.int8), np.dtype(np.uint8), np.dtype(np.int16))
         zero = 0 if dtype == np.int16 else zero
         index = self.tensor(shape, dtype, scale if quantized else None, zero)
@@ -80,8 +83,9 @@ class Written:
     def like(
         self, index: int, shape: Sequence[int], scale: Any = None, zero: Any = None, dtype: Any = None
     ) -> int:
-        """Adds an activation of `shape` and returns it. Element type, scale and zero point are those of tensor `index`
-        unless given.
+        """Adds an activation of `shape` and returns it. Element type `dtype`, scale and zero point are those of tensor
+        `index` unless given. If that tensor is not quantized, nor is the new one, even with a `scale`; if it is int16,
+        the zero point is always 0.
         """
         source = self.tensors[index]
         if scale is None or source["scale"] is None:
@@ -94,16 +98,18 @@ class Written:
     def add(
         self, kind: str, inputs: Sequence[int], outputs: Sequence[int] | int, options: str = "", **fields
     ) -> int:
-        """Adds an operator and returns its first output. `options`: name of the schema's class for its options, without
-        the ending `Options`; `fields`: values of the options.
+        """Adds the operator `kind`, such as "CONV_2D", from tensors `inputs` to `outputs` (one or several), and returns
+        its first output. `options`: name of the schema's class for its options, without the ending `Options`;
+        `fields`: values of the options.
         """
         outputs = [outputs] if isinstance(outputs, int) else outputs
         self.operators.append((kind, inputs, outputs, options, fields))
         return outputs[0]
 
     def weights(self, shape: tuple[int, ...], axis: int | None, *, dtype: Any = np.int8) -> int:
-        """Adds a constant tensor of random weights; returns the tensor's index. Weights of integer types are quantized
-        with one scale for each index along `axis` or, if `axis` is None, with a single scale.
+        """Adds a constant tensor of random weights of `shape`; returns the tensor's index. The weights are float or
+        uint8 if `dtype` is, else int8. Float weights are not quantized; uint8 weights have a single scale; int8 ones
+        have a scale for each index along `axis`, or a single one if `axis` is None.
         """
         if np.dtype(dtype).kind == "f":
             return self.constant(self.rng.normal(0, 0.3, shape).astype(dtype))
@@ -115,8 +121,9 @@ class Written:
         return self.constant(integers, scale, np.zeros(count), axis or 0)
 
     def bias(self, data: int, weights: int, count: int) -> int:
-        """Adds a constant tensor, a random bias for the product of tensors `data` and `weights`; returns its index. The
-        bias is float if `data` is not quantized, else integers whose scale is the product of both tensors' scales.
+        """Adds a constant tensor: a random bias of `count` elements for the product of tensors `data` and `weights`.
+        Returns its index. The bias is float if `data` is not quantized, else integers (int64 for int16 data, otherwise
+        int32) whose scale is the product of both tensors' scales.
         """
         source = self.tensors[data]
         if source["scale"] is None:
@@ -237,8 +244,9 @@ VERSIONS = {
 def litert(
     content: bytes, inputs: Sequence[np.ndarray], *, reference: bool = False, delegates: bool = True
 ) -> list[np.ndarray]:
-    """LiteRT's outputs for the TFLite file `content`, by its default kernels or its `reference` kernels. Without
-    `delegates` the default kernels do not include XNNPACK's, which rely on the shapes that the file declares.
+    """LiteRT's outputs for the TFLite file `content` and its `inputs`, both in the model's order; it computes with one
+    thread, by its default kernels or its `reference` kernels. Without `delegates` the default kernels do not include
+    XNNPACK's, which rely on the shapes that the file declares. Raises LiteRT's own error if LiteRT refuses the file.
     """
     from ai_edge_litert.interpreter import Interpreter, OpResolverType
 
@@ -253,8 +261,8 @@ def litert(
 
 
 def samples(model: Written, seed: int = 1) -> list[np.ndarray]:
-    """A random array for each input: integers of the whole range for quantized inputs, normally distributed floats,
-    random booleans, and 0 to 3 for integers without a scale (they may be indices).
+    """A random array for each input of `model`, the same for equal seeds: integers of the whole range for quantized
+    inputs, normally distributed floats, random booleans, and 0 to 3 for integers without a scale (they may be indices).
     """
     rng, arrays = np.random.default_rng(seed), []
     for index in model.inputs:

@@ -31,14 +31,15 @@ class Network(Written):
     mean_square: dict[int, float] = field(default_factory=dict)
 
     def image(self, *shape: int) -> int:
-        """Adds the network's input, quantized for values from -1 to 1."""
+        """Adds the network's int8 input of `shape`, quantized for values from -1 to 1, and returns it."""
         x = self.input(shape, np.int8, 0.0078431377, -1)
         self.mean_square[x] = 1 / 3
         return x
 
     def result(self, shape: Sequence[int], act: int = NONE, deviation: float = 1.0) -> int:
-        """Adds an activation whose values have the standard deviation `deviation` before the fused activation function
-        `act`.
+        """Adds an int8 activation of `shape` for an operator's result and returns it. Its values have the mean 0 and
+        the standard deviation `deviation` before the fused activation function `act` (one of TFLite's numbers), and its
+        scale and zero point suit them.
         """
         if act == NONE:
             scale, zero = 2 * SPREAD * deviation / 255.3, int(self.rng.integers(-6, 7))
@@ -49,7 +50,9 @@ class Network(Written):
         return y
 
     def scaled(self, shape: Sequence[int], axis: int | None, x: int, products: int) -> int:
-        """Adds int8 weights, scaled so that sums of `products` products with elements of `x` have the variance 1."""
+        """Adds int8 weights of `shape` and returns them. Their scales, one for each index along `axis` (a single one if
+        it is None), make sums of `products` products with elements of `x` have about the variance 1.
+        """
         index = self.weights(tuple(shape), axis)
         wanted = 1 / np.sqrt(products * self.mean_square[x])
         spread = 0.8 + 0.4 * self.rng.random(len(self.tensors[index]["scale"]))
@@ -91,8 +94,9 @@ class Network(Written):
     def inverted(
         self, x: int, outputs: int, stride: int = 1, expand: int = 4, kernel: int = 3, dilation: int = 1
     ) -> int:
-        """Adds an inverted residual block: a 1x1 convolution to more channels, a depthwise convolution, a 1x1
-        convolution to fewer channels, and the sum with `x` if the shapes are equal.
+        """Adds an inverted residual block and returns its output: a 1x1 convolution to `expand` times the channels of
+        `x`; a depthwise convolution with a window of `kernel` rows and columns, `stride` and `dilation`; a 1x1
+        convolution to `outputs` channels; and the sum with `x` if the shapes are equal.
         """
         wide = self.conv(x, self.shape(x)[3] * expand)
         y = self.conv(self.depthwise(wide, kernel, stride, dilation=dilation), outputs, act=NONE)
@@ -113,7 +117,9 @@ class Network(Written):
         )
 
     def average(self, x: int, kernel: tuple[int, int] | None = None) -> int:
-        """Adds an AVERAGE_POOL_2D, by default over all rows and columns."""
+        """Adds an AVERAGE_POOL_2D of `x`, without overlap or padding, over windows of `kernel` (rows, columns); None:
+        one window of all rows and columns.
+        """
         batch, height, width, channels = self.shape(x)
         k = kernel or (height, width)
         y = self.like(x, (batch, height // k[0], width // k[1], channels))
@@ -156,7 +162,7 @@ class Network(Written):
 
     def squeezed(self, x: int) -> int:
         """Adds a squeeze-and-excitation block of MobileNet v3: two 1x1 convolutions and a hard sigmoid compute a factor
-        for each channel from the channels' means.
+        for each channel of `x` from the channels' means, and `x` is multiplied by these factors.
         """
         channels = self.shape(x)[3]
         few = self.conv(self.mean(x, keep=True), max(channels // 4, 8), act=RELU)

@@ -68,8 +68,10 @@ DEFAULT_CHANNELS, DEFAULT_WINDOW = Channels(), Window()
 def convolution(
     form, plane=(9, 8), channels=DEFAULT_CHANNELS, window=DEFAULT_WINDOW, act=0, axis: int | None = 0
 ) -> Written:
-    """A model of one convolution with a bias. `plane`: rows and columns of the input. `act`: TFLite's fused activation.
-    `axis`: the axis of the weights that has several scales; None: one scale for all weights.
+    """A model of one convolution with a bias. `form`: a key of FORMS. `plane`: rows and columns of the input.
+    `channels`, `window`: the convolution's channels and window. `act`: number of TFLite's fused activation. `axis`: the
+    axis of the weights that has several scales, for a depthwise convolution always 3; None, and for uint8: one scale
+    for all weights.
     """
     (ci, co, groups, depthwise), (k, stride, padding, dilation) = channels, window
     model, x = begin(form, 1, *plane, ci)
@@ -212,7 +214,10 @@ def paired(
 
 
 def single(form, kind, scale=0.0213746, zero=3, options="", wide=0.0213746, **fields) -> Written:
-    """A model of one operator on each element of a tensor. `scale`, `zero`: of the output; `wide`: input scale."""
+    """A model of one operator `kind` on each element of a tensor. `form`: a key of FORMS; `scale`, `zero`: scale and
+    zero point of the output (a float one has none); `wide`: scale of the input; `options`, `fields`: class and values
+    of the operator's options. Float LOG, SQRT and RSQRT read the square of the input, which is not negative.
+    """
     model, x = begin(form, 1, 5, 4, 8, scale=wide)
     if form == "float" and kind in ("LOG", "SQRT", "RSQRT"):
         positive = model.tensor(model.shape(x), np.float32)
@@ -226,8 +231,9 @@ def single(form, kind, scale=0.0213746, zero=3, options="", wide=0.0213746, **fi
 
 
 def moved(form, kind, shape, after, extra=(), options="", own=None, **fields) -> Written:
-    """A model of one operator that moves elements of an input of `shape`. `after`: shape of the output, or a list of
-    shapes, one for each output; `extra`: constant operands after the data (for SPLIT in front of the data).
+    """A model of one operator `kind` that moves elements of an input of `shape`. `form`: a key of FORMS; `after`: shape
+    of the output, or a list of shapes, one for each output; `extra`: constant operands after the data (for SPLIT in
+    front of the data); `options`, `fields`: class and values of the operator's options. `own` is not used.
     """
     model, x = begin(form, *shape)
     more = [model.constant(np.asarray(array)) for array in extra]
@@ -242,7 +248,7 @@ def behind_planes(make: Written, kind, after, extra=(), options="", **fields) ->
     """The model `make`, which ends in a convolution, with one more operator `kind` that moves elements of the
     convolution's result. The compiler stores this result channel by channel ("planes"). `after`: shape of the output,
     or a list of shapes, one for each output; `extra`: constant operands after the data (for SPLIT in front of the
-    data).
+    data); `options`, `fields`: class and values of the operator's options. Changes `make` and returns it.
     """
     x = make.outputs[0]
     more = [make.constant(np.asarray(array)) for array in extra]
@@ -253,8 +259,9 @@ def behind_planes(make: Written, kind, after, extra=(), options="", **fields) ->
 
 
 def concatenated(form, axis=3, planes=False, scales=None) -> Written:
-    """A model of a CONCATENATION of two tensors; with `planes` the first one is the result of a convolution. `scales`:
-    of the second tensor and of the result; None: both equal the first tensor's scale, as int8 files require.
+    """A model of a CONCATENATION of two tensors along `axis`; with `planes` the first one is the result of a
+    convolution. `form`: a key of FORMS. `scales`: of the second tensor and of the result; None: both equal the first
+    tensor's scale, as int8 files require.
     """
     shape = (1, 4, 5, 6)
     if planes:
@@ -387,8 +394,8 @@ def padded(form) -> Written:
 
 
 def several(kind, count, before, after, options, **fields) -> Written:
-    """A model of one operator on `count` inputs of equal shape, none quantized. `before`, `after`: element types of the
-    inputs and of the output.
+    """A model of one operator `kind` on `count` inputs of equal shape, none quantized. `before`, `after`: element types
+    of the inputs and of the output; `options`, `fields`: class and values of the operator's options.
     """
     model = Written()
     inputs = [model.input((1, 4, 5, 6), before) for _ in range(count)]

@@ -20,12 +20,12 @@ Example = tuple[Any, tuple[np.ndarray, ...]]
 
 
 def image(size: int, channels: int = 3) -> tuple[np.ndarray, ...]:
-    """One square image of normally distributed noise."""
+    """One square image of normally distributed noise: float32 [1, `channels`, `size`, `size`], as a tuple of one."""
     return (_rng().standard_normal((1, channels, size, size)).astype(np.float32),)
 
 
 def ids(length: int, words: int) -> tuple[np.ndarray, ...]:
-    """One sequence of random word ids, int64 [1, length]."""
+    """One sequence of random word ids from 0 to `words` - 1: int64 [1, `length`], as a tuple of one."""
     return (_rng().integers(0, words, (1, length)).astype(np.int64),)
 
 
@@ -34,13 +34,15 @@ def _rng() -> np.random.Generator:
 
 
 def classifier(name: str, size: int = 64, **options: Any) -> Callable[[], Example]:
-    """A function that makes a classifier of torchvision and an image of `size` rows and columns."""
+    """A function that makes torchvision's classifier `name` with random weights and `options` as arguments, and an
+    image of `size` rows and columns.
+    """
     return lambda: (getattr(import_module("torchvision").models, name)(weights=None, **options), image(size))
 
 
 def segmentation(name: str, size: int = 64) -> Callable[[], Example]:
-    """A function that makes a segmentation network of torchvision and an image as its input. The network is wrapped to
-    return the tensor "out" of its dictionary of outputs.
+    """A function that makes torchvision's segmentation network `name` with random weights, and as its input an image of
+    `size` rows and columns. The network is wrapped to return the tensor "out" of its dictionary of outputs.
     """
 
     def example() -> Example:
@@ -53,8 +55,9 @@ def segmentation(name: str, size: int = 64) -> Callable[[], Example]:
 def transformer(
     model: str, configuration: str, inputs: tuple[np.ndarray, ...], output: str, **sizes: Any
 ) -> Callable[[], Example]:
-    """A function that makes a model of the transformers package with a small configuration; `output` names the output
-    tensor.
+    """A function that makes a model of the transformers package with random weights and returns it with `inputs`.
+    `model`, `configuration`: names of the package's classes; `sizes`: fields of the configuration; `output`: the one of
+    the model's outputs that it returns.
     """
 
     def example() -> Example:
@@ -81,12 +84,14 @@ def named(output: str, module: Any) -> Any:
 
 
 def own(build: Callable[[Any], Any], inputs: tuple[np.ndarray, ...]) -> Callable[[], Example]:
-    """A function that makes a module written with torch.nn; `build` receives the module torch."""
+    """A function that makes a module written with torch.nn and returns it with `inputs`; `build` receives the module
+    torch.
+    """
     return lambda: (build(import_module("torch")), inputs)
 
 
 def noise(*shape: int) -> tuple[np.ndarray, ...]:
-    """One array of normally distributed noise."""
+    """One float32 array of `shape`, normally distributed noise, as a tuple of one."""
     return (_rng().standard_normal(shape).astype(np.float32),)
 
 

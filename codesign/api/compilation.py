@@ -170,7 +170,7 @@ def _compiled(source: str | Path | bytes, options: CompileOptions, *, cache: boo
 
 
 def _from_cache(backend: KernelBackend, source: str | Path | bytes, options: CompileOptions) -> Executable:
-    """The network compiled by `backend`, taken from the user's cache. If the cache cannot be used, compiles it here."""
+    """The network of `source` (a file or its bytes) for `backend`: from the user's cache, else compiled and cached."""
     from ..network_cache import cached_network
 
     device = backend.open(options)

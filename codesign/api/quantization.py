@@ -133,11 +133,11 @@ def quantize(
     `layers`, as in {"conv1": "float", "fc": "s8,per-tensor"}. With a budget, at most `budget` sets of decisions are
     evaluated on the machine `config`: which layers stay float on the `processor`, which tensors are symmetric, which
     weights have one scale. Then `activations` and `per_channel` have no effect, decisions in `layers` stay as given,
-    and `seed` decides the random choices of the search.
-    Their Pareto front trades the error (SQNR of the outputs on `held_out` samples, by default the last quarter of the
-    calibration samples) against the `cost`, "latency" or "energy". The result is the front's cheapest set with at least
-    `sqnr` dB, or the set with least error within `latency` ms; by default the knee of the front. With a `folder`
-    evaluations are recorded there, and a repeated search continues from the records.
+    and `seed` decides the random choices of the search. The Pareto front of the evaluated sets trades the error (SQNR
+    of the outputs on `held_out` samples, by default the last quarter of the calibration samples) against the `cost`,
+    "latency" or "energy". The result is the front's cheapest set with at least `sqnr` dB, or the set with least error
+    within `latency` ms; by default the knee of the front. With a `folder` evaluations are recorded there, and a
+    repeated search continues from the records.
 
     `method`, `percentile` and `technology` are options of `vdla quantize`. A dynamic first dimension of the inputs gets
     the size `batch`. `processor` is "cortex-a9", "measured" (this machine) or "GFLOPS,GB/S,WATTS". Three functions are
@@ -226,7 +226,7 @@ def _samples(network: FloatModel, samples: Samples | Sequence[Any], name: str) -
 
 
 def _in_order(names: Sequence[str], sample: Any) -> Any:
-    """The arguments of a `sample` in the order of the inputs' `names`, if the sample is a dict with these names."""
+    """A `sample` that is a dict with exactly the keys `names`, as a tuple in this order; any other sample unchanged."""
     by_name = isinstance(sample, Mapping) and sample.keys() == set(names)
     return tuple([sample[name] for name in names]) if by_name else sample
 

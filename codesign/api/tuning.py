@@ -22,8 +22,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Tuned:
-    """The result of a tuning run: `records` is the file with every trial, `document` the JSON object of `vdla tune
-    --json`."""
+    """The result of a tuning run: `records` is the file with every trial, `document` the JSON object of
+    `vdla tune --json`.
+    """
 
     records: Path
     document: Mapping[str, Any]

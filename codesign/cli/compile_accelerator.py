@@ -26,7 +26,8 @@ def compile_for_accelerator(
 ) -> None:
     """Writes the program of a quantized model, as `vdla run --program-out` does, to `output` (default: MODEL.vdla).
 
-    Raises UserError.
+    `config`: a preset's name or a TOML file; `dump_passes`: folder for the program after each pass; `records`: tuning
+    records to use; `json`: prints the result as JSON. Raises UserError.
     """
     machine = load_config(config)
     output = Path(f"{model.stem}.vdla") if output is None else output

@@ -21,7 +21,10 @@ if TYPE_CHECKING:
 def compile_kernels(
     model: Path, output: Path | None, compiler: KernelCompiler, options: NetworkOptions, *, json: bool
 ) -> None:
-    """Compiles a model to `output` (default: MODEL.tar), whose suffix selects the kind of file. Raises UserError."""
+    """Compiles a model by `compiler` to `output` (default: MODEL.tar), and prints the result, as JSON with `json`. The
+    suffix of `output` selects the kind of file (`KernelCompiler.files`): an archive, or code for C programs. Raises
+    UserError.
+    """
     from ..kernels_run import write_network
 
     output = Path(f"{model.stem}.tar") if output is None else output

@@ -28,7 +28,8 @@ def compile_for_lengths(
 ) -> None:
     """Compiles a model for all sizes of one symbolic dimension in the range `lengths`, and writes one archive for `vdla
     run` to `output` (default: MODEL.tar). `pads`: for each input, by name, the value that fills it after its real
-    tokens; `tolerance`: largest slowdown of any length against a program compiled for that length. Raises UserError.
+    tokens; `tolerance`: largest slowdown of any length against a program compiled for that length; `json`: prints the
+    result as JSON. Raises UserError.
     """
     output = Path(f"{model.stem}.tar") if output is None else output
     if output.suffix in (".o", ".so"):

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class DramOracle(StrEnum):
-    """Oracles of a DRAM's timing (hw/harness/dram/oracle.py)."""
+    """Values of --dram: LiteDRAM's RTL, or the model of its controller in C++ (hw/harness/dram/oracle.py)."""
 
     litedram = "litedram"
     model = "model"
@@ -36,9 +36,9 @@ DramOption = Annotated[
 
 
 def oracle_for(machines: Iterable[Config], option: DramOracle | None) -> Oracle | None:
-    """The oracle that the option --dram asks for, None without the option. Prints a line for each DRAM part with which
-    the RTL then runs on the model because LiteDRAM is not installed or lacks the part. Raises UserError for the option
-    if no machine has a DRAM.
+    """The memory (oracle) that the option --dram selects for the RTL of `machines`; None without the option. Then it
+    prints a line for each DRAM part for which the RTL uses the model because LiteDRAM is not installed or lacks the
+    part. Raises UserError if the option is given, but no machine has a DRAM.
     """
     from vdla.hw.harness.dram.oracle import line_about_oracle
 

@@ -35,8 +35,8 @@ def check_rtl() -> None:
 
 
 def check_cells(table: Components) -> None:
-    """Raises UserError, which names the packages to install, if designs cannot be synthesized; prints a note if only
-    the tool for clocks is missing.
+    """Raises UserError if designs cannot be synthesized: a package is missing (the message names it), or area comes
+    from the numbers in `table` and not from the shipped models. Prints a note if only the tool for clocks is missing.
     """
     with rtl_extra():
         from ..explore.synthesize_front import check_synthesis

@@ -165,7 +165,7 @@ class Steps:
 
 
 def step_columns() -> tuple[ProgressColumn, ...]:
-    """The columns of a step's progress bar."""
+    """The columns of a step's progress bar: spinner, name of the step, bar, elapsed time."""
     return SpinnerColumn(), TextColumn("{task.description}", markup=False), BarColumn(), TimeElapsedColumn()
 
 

@@ -92,8 +92,8 @@ def _interrupted(number: int | None) -> int:
 
 
 def _leave(code: int, processes: Mapping[int, int]) -> None:
-    """Kills the processes that this process started, runs the functions registered with atexit, and ends the process
-    with exit code `code`.
+    """Kills the `processes` (descendants of this process, as `util.descendants` returns them), runs the functions
+    registered with atexit, and ends this process with exit code `code`.
 
     Threads that still compute are neither waited for nor disturbed: a normal exit of Python would unload libraries that
     these threads use.

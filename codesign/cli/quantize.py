@@ -223,7 +223,9 @@ def _quantize_all(
     batch: int,
     json: bool,
 ) -> None:
-    """Quantizes all layers in the same way, except the layers that `choices` names; writes the model and a report."""
+    """Quantizes all layers in the same way, except the layers that `choices` names; writes the model to `output` and
+    prints a report, as JSON with `json`. The other arguments are the options of `vdla quantize` with the same names.
+    """
     from vdla.compiler.quantize.quantize import Recipe, quantize_model, read_model, runs_needed
 
     from ..quantize_run import describe, load_calibration, prepare_here

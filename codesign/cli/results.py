@@ -151,7 +151,7 @@ def _layers(verdict: OutputCheck) -> str:
 
 
 def end_checked(verdict: OutputCheck | None) -> None:
-    """Ends the command with exit code 1 if the comparison with the reference failed, or compared nothing."""
+    """Ends the command with exit code 1 if the comparison `verdict` failed or compared nothing; None: returns."""
     if verdict is None or verdict.passed:
         return
     if not verdict.compared.anything:

@@ -200,7 +200,7 @@ def _advice_lines(trial: Trial, machine: Config, *, everything: bool) -> list[st
 
 
 def _end_checked(verdict: CheckAccount | None) -> None:
-    """Ends the command with exit code 1 if a comparison with the reference failed, or compared nothing."""
+    """Ends the command with exit code 1 if the comparison `verdict` failed or compared nothing; None: returns."""
     if verdict is not None and not verdict.compared.anything:
         end_failed(
             f"nothing could be compared with {verdict.against}: the numbers of this run are not checked"

@@ -1,5 +1,5 @@
 """`vdla run` for a file that was compiled for a range of lengths: one inference with inputs of any length in the range,
-then several timed inferences.
+then as many timed inferences as --repeat says.
 """
 
 from __future__ import annotations
@@ -22,7 +22,9 @@ TAKEN = ("model", "inputs", "outputs", "repeat", "threads", "json")
 
 
 def run_lengths(context: typer.Context, path: Path, options: RunOptions) -> None:
-    """Runs the network on the arrays of a file, or on seeded samples of the greatest length. Raises UserError."""
+    """Runs the network in the archive `path` on the arrays of a file, or on seeded samples of the greatest length.
+    Raises UserError, also if the command line has an option that is not in `TAKEN`.
+    """
     for name in context.params:
         if was_given(context, name) and name not in TAKEN:
             option = "--" + name.replace("_", "-")

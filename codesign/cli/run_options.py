@@ -41,7 +41,9 @@ class Check(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelOptions:
-    """Options of `vdla run` that apply only to models, not to networks that are already compiled."""
+    """Options of `vdla run` that apply only to models, not to networks that are already compiled. `check`: the
+    reference for the outputs, a value of `Check`.
+    """
 
     network: NetworkOptions
     check: str
@@ -62,7 +64,8 @@ class RunOptions:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AcceleratorOptions:
     """Options of `vdla run` that apply only to the accelerator: its configuration, the engine that runs the program,
-    the RTL's DRAM, and files.
+    the RTL's DRAM, and whether to simulate only the timing and to give advice. `timeline`, `program`: files to which
+    the timeline and the compiled program are written.
     """
 
     config: str
@@ -128,7 +131,9 @@ def find_device(text: str | None, model: Path, targets: Targets) -> tuple[Device
 
 
 def check_target(target: str, targets: Targets, kind: Device, device: str | None) -> None:
-    """Raises UserError if the target of --target does not belong to the device of --device."""
+    """Raises UserError if `target`, the text of --target (`targets` after parsing), does not belong to the device:
+    `kind` is its kind (`find_device`), `device` the text of --device, or None.
+    """
     if kind is Device.vdla and not targets.vdla:
         if targets.gpu:
             raise UserError(f"--device vdla: --target {target} is for a GPU; leave out one of them")

@@ -203,7 +203,7 @@ def _run_rtl(
     dram: DramOracle | None,
 ) -> tuple[dict[str, Any], np.ndarray]:
     """Runs the program on the RTL; returns the JSON object of the run, with the counters read from the RTL's registers
-    under the simulator's names, and the memory afterwards.
+    under the simulator's names, and the memory afterwards. `scratchpads`: contents at launch; `dram`: option --dram.
     """
     with rtl_extra():
         from vdla.hw.harness.engine import RtlError, simulate_rtl

@@ -76,8 +76,7 @@ def synth(
     """Measures resources by unit (Yosys) and the clock (nextpnr, ECP5 only); exits 1 if the design does not fit.
 
     With `--for cells`, measures the area by unit in standard cells, with memories as macros, and the longest path
-    (OpenSTA) without wires.
-    Each Verilog module is mapped once; results of earlier runs come from the cache.
+    (OpenSTA) without wires. Each Verilog module is mapped once; results of earlier runs come from the cache.
 
     All counts are of the flattened design: registers, multipliers and memories count for the unit that contains them, a
     lookup table for the unit of the first register, multiplier or carry chain that it drives. The clock is measured

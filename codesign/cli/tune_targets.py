@@ -26,7 +26,7 @@ def tunable_of(
     scheduler: str | None,
 ) -> Tunable[Any]:
     """Makes the tuner's description of the target that --target, --device and --config name. Raises UserError, also for
-    options that belong to other targets.
+    options (among them --workers and --scheduler) that this target does not have.
     """
     targets = parse_targets(target)
     if device is not None and not targets.gpu:

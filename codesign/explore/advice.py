@@ -97,8 +97,8 @@ class Advice:
         return replace(self.steps[-1].machine, name=f"{self.machine.name}_advised")
 
     def rows(self) -> list[dict[str, Any]]:
-        """One dictionary for each change, then for each step: its `role` ("change" or "step"), name, cycles,
-        milliseconds, share of the latency saved, and added area in square millimetres.
+        """One dictionary for each change, then for each step: its `role` ("change" or "step"), name, cycles, saved
+        cycles, milliseconds, saved share of the latency, and added area in square millimetres.
         """
         return [
             {
@@ -182,7 +182,8 @@ def advised_machine(
 ) -> tuple[Config, tuple[str, ...]]:
     """Improves a machine for several networks. For the first network, it adds the extensions that the network needs and
     then applies the successive changes (`Advice.steps`) that make the network faster. From the resulting machine it
-    continues with the second network, and so on. Returns the last machine and the names of all changes.
+    continues with the second network, and so on. Returns the last machine, called "NAME_advised" if NAME is the name of
+    `config` (without changes, `config` itself), and the names of all changes.
 
     Raises UserError if some network cannot run as a whole with any set of extensions.
     """

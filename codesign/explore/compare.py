@@ -32,8 +32,8 @@ machine's file.
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Compared:
-    """Two machines with their figures and layers. `layers`: for each machine, tables of layers by network
-    (`report.layers.columns`).
+    """Two machines with their figures and layers. `labels`: their names as shown. `layers`: for each machine, tables of
+    layers by network (`report.layers.columns`).
     """
 
     labels: tuple[str, str]
@@ -150,8 +150,8 @@ def compare_machines(
     components: Components,
     files: tuple[Path | None, Path | None] = (None, None),
 ) -> Compared:
-    """Evaluates both machines on all networks; a machine with a long name gets the name of its file. Raises UserError
-    if a machine cannot run a network.
+    """Evaluates both machines on all networks. A machine with a long name is shown under the name of its TOML file, if
+    `files` has one. Raises UserError if a machine cannot run a network.
     """
     names = [_label(machine, file) for machine, file in zip(machines, files, strict=True)]
     labels = [f"{names[0]} (A)", f"{names[1]} (B)"] if names[0] == names[1] else names

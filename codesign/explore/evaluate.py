@@ -182,8 +182,8 @@ def _schedules_to_json(item: NetworkFigures) -> dict[str, Any]:
 
 
 def _number(value: Any) -> float:
-    """A number read from an exploration's record, small enough that sums of such numbers are finite. Raises ValueError
-    or TypeError for anything else.
+    """Returns `value`, a number from 0 to `_GREATEST` in an exploration's record: sums of such numbers are finite.
+    Raises ValueError or TypeError for any other value, also for a bool.
     """
     if isinstance(value, bool) or not 0 <= value <= _GREATEST:
         raise ValueError(f"{value!r} is not a valid figure")

@@ -45,7 +45,9 @@ class Expression:
     names: frozenset[str]
 
     def value(self, fields: Mapping[str, Any]) -> int:
-        """The value with these `fields`; a condition is 0 or 1. Raises UserError if the expression has no value."""
+        """The value with these `fields`; a condition is 0 or 1. Raises UserError for a division by 0, for a field that
+        is no integer, and for a value of more than `MOST_BITS` bits.
+        """
         try:
             return _value(self.tree, fields)
         except (ZeroDivisionError, TypeError, OverflowError) as error:

@@ -31,7 +31,7 @@ def free_boxes(front: Floats, reference: Sequence[float]) -> tuple[Floats, Float
     """Divides the region below `reference` that `front` [n, objectives] does not dominate into boxes; returns their
     lower and their upper corners, each [boxes, objectives].
 
-    Lower corners may be -inf.
+    Lower corners may be -inf. A front of more than `MOST_FRONT` members is thinned out first.
     """
     corner = np.asarray(reference, float)
     inside = front[(front < corner).all(axis=1)]

@@ -104,7 +104,9 @@ METRICS: Mapping[str, Metric] = {
         Metric(name="utilization", unit="", rung=EXACT, scales={}, value=_utilization, maximize=True),
     )
 }
-"""All metrics by name. For several networks, figures are sums weighted by the networks' weights."""
+"""All metrics by name. For several networks, figures of runs are sums (utilization: a ratio of sums) weighted by the
+networks' weights.
+"""
 
 
 def intervals_of(figures: Figures, weights: Mapping[str, float]) -> dict[str, tuple[float, float]]:
@@ -139,7 +141,9 @@ class Constraint:
     upper: bool
 
     def excess(self, value: float) -> float:
-        """Excess of a value over the limit, as a fraction of the limit; 0 or less if the constraint holds."""
+        """Excess of a value beyond the limit (below it, unless `upper`), as a fraction of the limit, or as it is if the
+        limit is 0; 0 or less if the constraint holds.
+        """
         over = value - self.limit if self.upper else self.limit - value
         return over / self.limit if self.limit else over
 

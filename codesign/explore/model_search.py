@@ -35,8 +35,8 @@ from .surrogate import FEWEST, NORMAL, fit
 
 Floats = NDArray[np.float64]
 POOL = 4096
-"""Number of points of the space from which the next batch of machines to evaluate is chosen: random points and
-neighbours of the Pareto front. In a smaller space, all points are considered.
+"""Largest number of points of the space from which the next batch of machines to evaluate is chosen: random points and
+neighbours of the Pareto front. In a space of no more points, all are considered.
 """
 MOST_MISSED = 8192
 """Number of consecutive random points without a valid new machine after which the search assumes that the space has no

@@ -68,7 +68,7 @@ def _machines(problem: Problem) -> Iterator[Point]:
 class Observation:
     """Result of evaluating a point of the space. `objectives`: values to minimize (None: the point is no valid machine,
     or a network does not run); `excess`: the largest excess over a constraint's limit, as a fraction of the limit;
-    `limited`: the values of the metrics in constraints.
+    `limited`: the values of the constraints' metrics, in the order of the constraints, without unknown values.
     """
 
     point: Point

@@ -41,7 +41,9 @@ def _record(value: Any) -> tuple[tuple[str, str], Figures]:
 
 
 def existing_records(paths: Sequence[Path]) -> Known:
-    """The records in the files of other explorations. Raises RecordError for a damaged or missing file."""
+    """The records in the files of other explorations; of a machine that is in several files, the last file counts.
+    Raises RecordError for a damaged or missing file.
+    """
     known: Known = {}
     for path in paths:
         if not path.exists():

@@ -46,7 +46,7 @@ Point = tuple[int, ...]
 
 
 class SpaceError(UserError):
-    """Raised for a space that cannot be read, or that contains no valid machine."""
+    """Raised for a space that cannot be read or contains no valid machine, and for a point that breaks a condition."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

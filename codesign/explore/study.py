@@ -68,8 +68,9 @@ class Design:
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Study:
     """The settings of an exploration: space, networks, objectives, constraints, strategy. `budget` is the largest
-    number of points that the strategy proposes, `batch` at a time. Every machine gets the best schedules that `effort`
-    finds; at the end the machines of the Pareto front get the schedules of `front_effort`, if it has more trials.
+    number of points that the strategy proposes, `batch` at a time; `seed` decides its random choices. Machines are
+    evaluated at `place`, and each gets the best schedules that `effort` finds. At the end the machines of the Pareto
+    front get the schedules of `front_effort`, if it has more trials.
     """
 
     space: Space
@@ -206,7 +207,7 @@ class Study:
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Exploration:
     """The designs of an exploration in the order of their evaluation. `evaluated` is the number of designs that were
-    run; the other designs come from records, or are no valid machines.
+    run; the other designs come from records, or are no valid machines. `interrupted`: whether Ctrl-C ended the search.
     """
 
     study: Study

@@ -69,7 +69,7 @@ class Surrogate:
 
 def fit(features: Floats, values: Floats, seed: int) -> Surrogate:
     """Trains a model on n machines: from their `features` [n, number of features] it predicts their `values` [n],
-    base-2 logarithms of a figure. `seed` decides the folds and the random choices of the trees. Raises
+    usually base-2 logarithms of a figure. `seed` decides the folds and the random choices of the trees. Raises
     MissingTunerError without xgboost.
     """
     library = load_xgboost()

@@ -54,9 +54,10 @@ def check_synthesis(components: Components) -> str | None:
 
 
 def designs_to_synthesize(exploration: Exploration, most: int, known: Syntheses) -> tuple[Design, ...]:
-    """Chooses up to `most` designs of the Pareto front for synthesis. Designs whose results are already in `known` come
-    first, since they cost nothing. Half of the remaining places go to the best design for each objective and to designs
-    spread evenly over the front. The other half goes to the designs with the widest interval of area.
+    """Chooses up to `most` designs of the Pareto front for synthesis; returns them sorted by number. Designs whose
+    results are already in `known` are chosen first, since they cost nothing. Half of the remaining places go to the
+    best design for each objective and to designs spread evenly over the front, the other half to the designs with the
+    widest interval of area.
     """
     front = exploration.front
     there = [design for design in front if design.machine is not None and design.machine.digest in known]
@@ -77,8 +78,9 @@ def _certainty(design: Design) -> tuple[float, int]:
 def synthesize_designs(
     designs: Sequence[Design], folder: Path, known: Syntheses, told: Progress
 ) -> dict[str, Synthesis]:
-    """Synthesizes designs; returns results by digest of the machine. Each result is added to the folder's file of
-    syntheses at once. `told` is called with the number of a design and the name of a step.
+    """Synthesizes designs, except machines with a complete result of the same library in `known`; returns results by
+    digest of the machine. Each new result is added to the folder's file of syntheses at once. `told` is called with the
+    number of a design and the name of a step.
 
     KeyboardInterrupt ends the work and returns the results so far. Raises ToolError, NetlistError, LibertyError and
     RecordError.

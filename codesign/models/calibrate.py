@@ -71,8 +71,8 @@ def calibrate(network: Network, families: tuple[Float64Array, ...], seed: int) -
 
     `families` are kinds of inputs, each float64 [count, *input_shape]; the measured ranges cover all families. The last
     layer's weights are made orthogonal to the differences between the means of the families, so that no class wins for
-    all inputs of a family. `seed`: gain and shift are varied at random, so that
-    channels differ, except in the last layer.
+    all inputs of a family. `seed` decides the random gains and shifts, by which channels differ, except in the last
+    layer.
     """
     rng = np.random.default_rng([seed, 1])
     inputs = np.concatenate(families)
@@ -136,7 +136,8 @@ def _per_channel(values: Float64Array, rank: int) -> Float64Array:
 
 
 def _without_family_means(weight: Float64Array, data: Float64Array, sizes: list[int]) -> Float64Array:
-    """Project out of `weight` [out, in] the directions in which the mean inputs of the families differ.
+    """Project out of `weight` [out, in] the directions in which the mean inputs of the families differ; return the
+    result. `data`: the layer's inputs for all families, one family after the other; `sizes`: how many each has.
 
     Otherwise all inputs of a family have the same large logit, so that one class wins on all of them.
     """
@@ -151,9 +152,9 @@ def _without_family_means(weight: Float64Array, data: Float64Array, sizes: list[
 def _normalization(
     values: Float64Array, rng: np.random.Generator, centre: float, is_last: bool
 ) -> tuple[Float64Array, Float64Array]:
-    """Returns a factor and an addend for each channel, float64 [channels] each: `values` times factor plus addend has
-    about the mean `centre` and the deviation 1, varied at random by channel. In the last layer (`is_last`) every mean
-    is 0, and nothing is random.
+    """Returns a factor and an addend for each channel, float64 [channels] each: `values` [count, channels, ...] times
+    factor plus addend has about the mean `centre` and the deviation 1, varied at random by channel. In the last layer
+    (`is_last`) every mean is 0, and nothing is random.
     """
     axes = tuple(axis for axis in range(values.ndim) if axis != 1)
     mean = values.mean(axis=axes)

@@ -16,7 +16,8 @@ INPUT = "input"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Convolution:
-    """2-D convolution, then ReLU if `relu`; with as many groups as channels it is depthwise.
+    """2-D convolution of the tensor called `data`, then ReLU if `relu`. With as many groups as channels it is
+    depthwise.
 
     `weight` is float64 [out, in / groups, height, width], `bias` float64 [out].
     """
@@ -33,7 +34,7 @@ class Convolution:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dense:
-    """Matrix product over the flattened input, then ReLU if `relu`; `weight` is float64 [out, in]."""
+    """Matrix product over the flattened tensor called `data`, then ReLU if `relu`; `weight` is float64 [out, in]."""
 
     name: str
     data: str
@@ -44,7 +45,7 @@ class Dense:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MaxPool:
-    """Maximum over square windows; elements of the padding are ignored."""
+    """Maximum over square windows of the tensor called `data`; elements of the padding are ignored."""
 
     name: str
     data: str
@@ -55,7 +56,7 @@ class MaxPool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AveragePool:
-    """Mean over square windows without padding."""
+    """Mean over square windows, without padding, of the tensor called `data`."""
 
     name: str
     data: str
@@ -73,7 +74,7 @@ class GlobalAveragePool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Add:
-    """Sum of two tensors of one shape, then ReLU if `relu`."""
+    """Sum of the tensors called `first` and `second`, of one shape, then ReLU if `relu`."""
 
     name: str
     first: str

@@ -35,7 +35,7 @@ def _convolution(
     relu: bool = True,
 ) -> Convolution:
     """A convolution layer with random weights and pads of `kernel` // 2; an odd `kernel` then preserves rows and
-    columns at stride 1.
+    columns at stride 1. `channels`: (inputs, outputs); `data`: name of the input tensor.
     """
     inputs, outputs = channels
     depth = inputs // groups

@@ -50,9 +50,9 @@ class Figures:
     Error: `sqnr` is the SQNR of the worst output, in dB. `top1` is the share of rows whose largest value has the same
     index as in the float network, for the worst output; it is None if no output is a vector.
 
-    Latency: `accelerator_seconds` are the seconds that `cycles` take at the accelerator's clock. `border_seconds` are
-    the seconds of conversions between int8 and float32, where tensors enter or leave the accelerator. `regions` is the
-    number of parts of the network that run on the accelerator.
+    Latency: `accelerator_seconds` are the seconds that `cycles` take at the accelerator's clock, `processor_seconds`
+    those of the parts on the processor. `border_seconds` are the seconds of conversions between int8 and float32, where
+    tensors enter or leave the accelerator. `regions` is the number of parts of the network on the accelerator.
     """
 
     sqnr: float = 0.0

@@ -83,9 +83,9 @@ def open_study(
     settings: SearchSettings,
     remark: Callable[[str], None] = lambda text: None,
 ) -> Iterator[Study]:
-    """A context with a search for the quantization of `model` on `target`, calibrated on `samples`. Decisions can be
-    evaluated only inside the block. The error is measured on the `held_out` samples; `choices` are decisions made by
-    the user, by layer. `remark` is called with a line of text about each slow step.
+    """A context with a search for the quantization of `model` on `target`, calibrated on `samples` by the method of
+    `recipe`. Decisions can be evaluated only inside the block. The error is measured on the `held_out` samples;
+    `choices` are decisions made by the user, by layer. `remark` is called with a line of text about each slow step.
 
     Raises UserError, also if calibration has used every held-out sample.
     """

@@ -149,7 +149,8 @@ class Study:
 class Found:
     """The result of a search so far: `members`, the evaluated sets of decisions in the order of their evaluation.
 
-    `evaluated`: number of members that were run in this search; the others come from records.
+    `evaluated`: number of members that were run in this search; the others come from records. `interrupted`: whether
+    Ctrl-C ended the search.
     """
 
     study: Study
@@ -217,7 +218,7 @@ def search(
     Records are written to `folder`, which is created if necessary; decisions with a record there are not evaluated
     again, but count. `told` is called with the results after every evaluation. A KeyboardInterrupt ends the search
     and returns the results so far, marked `interrupted`; before the first result it is raised. Raises UserError if the
-    user has chosen that every layer is float.
+    user has chosen that every convolution and matrix product is float.
     """
     labels = {decisions: name for name, decisions in study.starts.items()}
     if not labels:

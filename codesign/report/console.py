@@ -25,8 +25,8 @@ class PlainConsole(Console):
         file: TextIO | None = None,
         color: bool = True,
     ) -> None:
-        """`width`: number of characters in a line, in place of the terminal's; without `color`, text is printed
-        without colours, as to a file.
+        """Prints to `file`, else to standard error with `stderr`, else to standard output. `width`: number of
+        characters in a line, in place of the terminal's; without `color`, text has no colours, as in a file.
         """
         super().__init__(
             stderr=stderr,

@@ -307,7 +307,7 @@ def _folded(text: str, width: int) -> list[str]:
 
 
 def _path(module: str, width: int) -> list[str]:
-    """A module's name below `vdla.compiler`, split into lines after dots or before underscores."""
+    """A module's name below `vdla.compiler`, split after dots or before underscores into lines of at most `width`."""
     name = module.removeprefix("compiler.")
     return [
         line.replace(" ", "") for line in textwrap.wrap(name.replace(".", ". ").replace("_", " _"), width)

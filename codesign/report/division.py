@@ -19,8 +19,8 @@ class RegionAccount:
     """Times of one region (part of the network on one device). Seconds of the accelerator are simulated cycles at its
     clock; seconds of the CPU and of conversions at the border (int8 to float32 and back, numpy) are measured.
 
-    `cpu_seconds` is the region's part of the time that the CPU alone takes for the whole network; None if the CPU
-    cannot run it.
+    `cycles` is None for a region on the CPU. `cpu_seconds` is the region's part of the time that the CPU alone takes
+    for the whole network; None if the CPU cannot run it.
     """
 
     name: str
@@ -89,7 +89,7 @@ class RegionCheck:
     one; `unit` is LSB or LARGEST and applies to both. `because` is the reason if more than usual is allowed.
 
     `mode` says what was compared: "outputs", "layer by layer" or "equal to the interpreter". `compared`: numbers of
-    compared arrays.
+    compared arrays by kind.
     """
 
     name: str
@@ -129,11 +129,11 @@ class DivisionCheck:
     CPU region, as max |a - b| / max |b|.
 
     The outputs of the whole network are also compared, in number `outputs`, except indices, counts and truth values,
-    which only the region that computes them compares. `output_relative` is their largest
-    difference from ONNX Runtime without its optimization; `output_relative_optimized`, only for uint8 activations, is
-    their largest difference from ONNX Runtime with its optimization. `output_tolerance` is the allowed difference, and
-    `output_because` the reason if more than usual is allowed. `top1_equal`: for each image, the largest value has the
-    same index as in one of the two runs of ONNX Runtime.
+    which only the region that computes them compares. `output_relative` is their largest difference from ONNX Runtime
+    without its optimization; `output_relative_optimized`, only for uint8 activations, is their largest difference from
+    ONNX Runtime with its optimization. `output_tolerance` is the allowed difference, and `output_because` the reason if
+    more than usual is allowed. `top1_equal`: for each image, the largest value has the same index as in one of the two
+    runs of ONNX Runtime.
 
     The accelerator's regions are always compared with our interpreter, too; a difference ends the run.
     """

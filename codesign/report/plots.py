@@ -35,7 +35,7 @@ def _short(value: float, _position: int = 0) -> str:
 
 def roofline_figure(run: RunAccount, config: Config) -> Figure:
     """A roofline plot: multiplies per cycle against multiplies per DRAM byte (intensity), one numbered point for each
-    layer that multiplies.
+    layer of `run` that multiplies, and a star for the whole network.
 
     At each intensity, the roof is the smaller of two numbers: the peak of the array, and the bytes that the memory can
     move in a cycle times the intensity. Both follow from `config`. If reads and writes overlap, a dashed line shows the
@@ -261,8 +261,8 @@ def _layer_axis(axes: Axes, ends: NDArray[np.float64], labels: Sequence[str]) ->
 
 
 def stacked_causes(layers: Sequence[LayerAccount]) -> Mapping[str, list[int]]:
-    """Stall cycles by cause, one value for each layer: the causes that are largest over the whole run first, the small
-    causes summed.
+    """Stall cycles by cause, one value for each of `layers`: the causes that are largest over the whole run first. If
+    there are more causes than `LARGEST_CAUSES` + 1, those beyond the largest are summed as "all other causes".
     """
     totals: dict[str, int] = {}
     for layer in layers:

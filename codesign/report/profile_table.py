@@ -15,7 +15,7 @@ from vdla.util.printable import printable
 
 
 def profile_table(title: str, rows: Sequence[KernelTime], peaks: Peaks | None = None) -> Table:
-    """A table of milliseconds, share and rates of each kernel in `rows`, in the order of execution.
+    """A table, headed `title`, of milliseconds, share and rates of each kernel in `rows`, in the order of execution.
 
     With `peaks`, `rows` are nodes, and the table has the number of kernels of each. The two columns "of peak" are then
     the fractions of the device's peak operations and of its memory bandwidth. The bytes of each array are counted once;

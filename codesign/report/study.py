@@ -33,8 +33,9 @@ class StudyError(UserError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """One run of a search for schedules of one layer. (trial, cost) in `curve` means that the least cost became `cost`
-    with this trial, counted from 1.
+    """One run, of `trials` trials, of the search `strategy` for schedules of one layer. `transfer`: whether its cost
+    model had learned from other layers. (trial, cost) in `curve` means that the least cost became `cost` with this
+    trial, counted from 1.
     """
 
     layer: str
@@ -97,8 +98,8 @@ class Study:
         return min((run.best for run in self.runs if run.layer == layer), default=np.inf)
 
     def needed(self, layer: str, strategy: str, transfer: bool = False) -> list[int | None]:
-        """For each run of the search, the number of trials until its cost is within `near` times the layer's best known
-        cost; None if the run never gets there.
+        """For each run of the search (arguments as for `of`), the number of trials until its cost is within `near`
+        times the layer's best known cost; None if the run never gets there.
         """
         enough = self.near * self.best_known(layer)
         return [run.trials_until(enough) for run in self.of(layer, strategy, transfer)]

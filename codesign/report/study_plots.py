@@ -115,8 +115,8 @@ def curves_png(
     """A PNG with one panel for each layer: the least cost so far divided by the best known cost, against trials. A
     curve is the median over a search's runs, in a band from the least to the largest value.
 
-    The first of `series` is drawn on top. `floors` are lower bounds of the cost by layer. At most `trials` trials are
-    shown.
+    The first of `series` is drawn on top. `floors`: lower bounds of the cost by layer, drawn as dashed lines. At most
+    `trials` trials are shown. `columns`: number of panels side by side.
     """
     figure, panels = _grid(len(study.layers), columns)
     for axes, layer in zip(panels, study.layers, strict=True):

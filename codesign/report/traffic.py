@@ -209,8 +209,8 @@ accumulators (acc).
 
 
 def group_traffic(program: Program, unread: Sequence[Unread] | None = None) -> list[Traffic]:
-    """The traffic of each group (layer) of `program`, in the order of `program.groups`; `unread` has the bytes of each
-    group's input that no window reads.
+    """The traffic of each group (layer) of `program`, in the order of `program.groups`; `unread` has, in the same
+    order, the bytes of each group's input that no window reads (None: not counted).
 
     One sort serves all groups, so the cost depends on the number of pieces of DRAM, not of groups.
     """
@@ -260,8 +260,8 @@ of other kinds is divided into repeated reads and padding.
 
 
 def explain_excess(traffic: Traffic, compulsory: Mapping[str, int]) -> dict[str, int]:
-    """Divides the bytes that were moved in excess of the compulsory ones by reason. Reasons without bytes are left out.
-    The numbers add up exactly to the total excess.
+    """Divides the bytes that were moved in excess of the `compulsory` ones (by kind) by reason. Reasons without bytes
+    are left out. The numbers add up exactly to the total excess.
 
     Some reasons are named in `EXPLANATIONS`. The others begin with the kind of data, as in "wgt read again":
 

@@ -39,8 +39,8 @@ def tune_table(document: Mapping[str, Any]) -> Table:
 
 
 def tune_lines(document: Mapping[str, Any]) -> list[str]:
-    """Lines of text below the table of workloads: number of trials, seconds, and the network's time before and after
-    tuning.
+    """Lines of text below the table of workloads: number of trials, seconds, and the network's time (on the
+    accelerator, its cycles) before and after tuning. `document` is the JSON object of `vdla tune --json`.
     """
     trials = sum(task["trials"] for task in document["tasks"])
     lines = [

@@ -256,8 +256,8 @@ def _extensions(config: Config) -> dict[str, float]:
 
 
 def counts_of(config: Config) -> dict[str, float]:
-    """For each key in the rows of MODULES: the number of instances of this hardware on a machine, or 0 if the machine
-    lacks it.
+    """For each key in the rows of MODULES and PATHS: the number of instances of this hardware on a machine, or 0 if the
+    machine lacks it.
     """
     lanes, there = config.batch * config.block_out, _extensions(config)
     passed = lanes / config.post_passes

@@ -114,7 +114,9 @@ class CellModel:
         )
 
     def logic_by_module(self, config: Config, memories: list[Memory]) -> dict[str, float]:
-        """Area in square micrometres of the cells of each kind of module, summed over its instances."""
+        """Area in square micrometres of the cells of each kind of module, summed over its instances. `memories`: all
+        memories of the machine.
+        """
         counts, features = counts_of(config), features_of(config)
         costs = [item.cost for item in config.instructions if item.cost is not None]
         custom = sum(GATE_AREA * cost.gates + FLIP_FLOP_AREA * cost.flops for cost in costs)
@@ -144,7 +146,7 @@ class CellModel:
 
     def paths_by_place(self, config: Config, macros: list[Memory]) -> dict[str, float]:
         """Delay in nanoseconds of each candidate for the longest path (PATHS) that a machine has, by the module in
-        which the path ends.
+        which the path ends. `macros`: the machine's memories that are macros.
         """
         counts = counts_of(config)
         features = features_of(config) | access_features(access_by_module(macros, self.scale))

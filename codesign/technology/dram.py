@@ -74,7 +74,7 @@ def dram_commands(simulation: SimulationResult) -> DramCommands | None:
 
 
 def activation_pj(part: Currents) -> float:
-    """Picojoules of one row activation with its precharge, in one chip (milliamperes times nanoseconds times volts)."""
+    """Picojoules above standby of one row activation with its precharge, in one chip (mA times ns times volts)."""
     row_cycle = part.idd0 * (part.ras + part.rp) - part.idd3n * part.ras - part.idd2n * part.rp
     pumped = _PUMP_VOLTS * part.ipp0 * (part.ras + part.rp)
     bursts = part.words_in_row_cycle * read_pj(part)
@@ -82,17 +82,17 @@ def activation_pj(part: Currents) -> float:
 
 
 def read_pj(part: Currents) -> float:
-    """Picojoules of one burst of reads in one chip."""
+    """Picojoules above standby of one burst of reads in one chip."""
     return part.volts * part.clock_ns * (part.idd4r - part.idd3n) * part.burst
 
 
 def write_pj(part: Currents) -> float:
-    """Picojoules of one burst of writes in one chip."""
+    """Picojoules above standby of one burst of writes in one chip."""
     return part.volts * part.clock_ns * (part.idd4w - part.idd3n) * part.burst
 
 
 def refresh_pj(part: Currents) -> float:
-    """Picojoules of one refresh in one chip."""
+    """Picojoules above standby of one refresh in one chip."""
     return part.volts * part.clock_ns * (part.idd5 - part.idd3n) * part.rfc
 
 
@@ -107,9 +107,9 @@ def has_currents(config: Config) -> bool:
 
 
 def energy_by_command(config: Config, commands: DramCommands, cycles: int) -> dict[str, float]:
-    """Picojoules of all chips of a machine's DRAM in a run of `cycles`, by cause: activate, read, write, refresh, and
-    standby. A command goes to the chips of one channel; the chips of all channels are in standby. The part must have
-    currents (`has_currents`).
+    """Picojoules of all chips of a machine's DRAM in a run of `cycles` cycles of the accelerator, by cause: activate,
+    read, write, refresh, and standby. A command goes to the chips of one channel; all chips are in standby. The part
+    must have currents (`has_currents`).
     """
     from vdla.isa.dram import KINDS
 

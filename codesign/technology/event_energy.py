@@ -79,7 +79,9 @@ class EventEnergy:
         return node_text(self.library, self.nanometres)
 
     def data(self, features: Mapping[str, float]) -> dict[str, float]:
-        """Picojoules of changing data bits, for each part of `event_features.GROUPS`."""
+        """Picojoules of changing data bits in a launch with these `features` (`event_features.features_of`), for each
+        part of `event_features.GROUPS`.
+        """
         return {
             unit: sum(cost * features[name] for name, cost in costs.items())
             for unit, costs in self.events.items()

@@ -86,9 +86,9 @@ class AcceleratorTunable(Tunable[Workload]):
     def _conclude(
         self, path: Path, network: NetworkTrials, layers: Sequence[Layer[Workload]], run: Run
     ) -> Mapping[str, Any]:
-        """Tunes the layers of a network once more, now judging each schedule by the cycles of the whole network.
-        Returns entries for the JSON result: cycles before and after, their lower bounds, and whether the outputs stay
-        equal bit by bit.
+        """Tunes the layers of the network in the file `path` once more, now judging each schedule by the cycles of the
+        whole network. Returns entries for the JSON result: cycles before and after, their lower bounds, and whether the
+        outputs stay equal bit by bit.
         """
         placed = tune_in_place(network, layers, self.task, self.target, run)
         default, roofline, bound = network.cycles({}), network.roofline_cycles, network.bound_cycles
@@ -116,8 +116,9 @@ class AcceleratorTunable(Tunable[Workload]):
         return measure(self.task(workload), None).cost
 
     def begin(self, jobs: Sequence[tuple[Workload, Job]], run: Run) -> None:
-        """For each workload, writes a record of the template's own choice. If no trial is better, this record is the
-        best one of the workload, so that applying the records never makes a layer slower when it runs alone.
+        """For each workload, writes a record of the template's own choice, unless an earlier run has written one. If no
+        trial is better, this record is the best one of the workload, so that applying the records never makes a layer
+        slower when it runs alone.
         """
         compiler = compiler_identity("vdla")
         told = {

@@ -89,7 +89,8 @@ class GpuTunable(KernelTunable[GpuTarget, CudaWorkload, CudaNetwork]):
         notify: Callable[[str], None],
     ) -> Backend:
         """The processes that measure candidates: `count` processes that compile (None: one for each core, at most
-        `MOST_COMPILERS`), and one that owns the device. `scheduler` is ignored, since the device is in this computer.
+        `MOST_COMPILERS`), and one that owns the device. `scheduler` is ignored, since the device is in this computer;
+        `timeout` and `notify` are as in `Tunable.workers`.
         """
         cores = max(1, min(MOST_COMPILERS, os.cpu_count() or 1))
         return open_backend.open_cuda_backend(
@@ -102,7 +103,9 @@ class GpuTunable(KernelTunable[GpuTarget, CudaWorkload, CudaNetwork]):
         return TENSOR_FLOAT_TOLERANCE if self.target.tensor_float else TOLERANCE
 
     def loader(self, closing: ExitStack) -> Load[CudaNetwork]:
-        """Opens the device; returns a function that compiles a network and copies it to the device."""
+        """Opens the device; returns a function that compiles a network and copies it to the device. When `closing` is
+        closed, the networks and the device are closed.
+        """
         device = kind_of(self.target).open(self._ordinal)
         closing.callback(device.close)
 
@@ -115,7 +118,9 @@ class GpuTunable(KernelTunable[GpuTarget, CudaWorkload, CudaNetwork]):
     def milliseconds(
         self, networks: tuple[CudaNetwork, CudaNetwork], arrays: Arrays, closing: ExitStack
     ) -> tuple[float, float]:
-        """Median milliseconds of one run of each network, by the device's clock."""
+        """Median milliseconds of one run of each of two `networks` on the inputs `arrays`, by the device's clock; the
+        networks run in turns. Their timers are closed when `closing` is closed.
+        """
         timers = []
         for network in networks:
             timers.append(repeating_timer(network, arrays))

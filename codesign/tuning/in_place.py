@@ -51,7 +51,7 @@ TaskOf = Callable[[Workload], AcceleratorTask]
 class Before:
     """State of an interrupted run that tuned the schedules of a whole network. `start`: the settings (schedule of each
     node) with which the run began. `trials`: the trials made so far, by number. `improvements`: for each trial that
-    found better settings, by its number, the changed knobs and the cycles.
+    found better settings, by its number (0: the start), these settings as the knobs of a record, and the cycles.
     """
 
     start: Settings | None
@@ -63,7 +63,7 @@ def tune_in_place(
     network: NetworkTrials, layers: Sequence[Layer[Workload]], task_of: TaskOf, config: Config, run: Run
 ) -> TuningResult:
     """Chooses the schedule of every node by the network's total cycles. `layers`: the nodes' workloads, with the
-    histories of the trials in which each was tuned alone.
+    histories of the trials in which each was tuned alone; `task_of`: the function from a workload to its task.
 
     Three settings are compared first: the templates' own choices; the best settings of the network in the known
     records; and, for each node, the schedule that was best when the node was tuned alone. The search starts from the

@@ -110,7 +110,7 @@ class KernelTunable(Tunable[KernelT], Generic[TargetT, KernelT, NetworkT]):
 
         The least of many noisy measurements is often low by chance. Therefore the few best candidates are measured
         again in turns with the template's choice. A record of the fastest of these schedules, possibly the template's
-        choice itself, is written; it takes precedence over single measurements.
+        choice itself, is written if any of them ran; it takes precedence over single measurements.
         """
         job, history, workload = layer.job, layer.history, layer.subject.workload
         order = [k for k in history.costs.argsort(kind="stable")[:FINALISTS] if isfinite(history.costs[k])]
@@ -181,7 +181,9 @@ class KernelTunable(Tunable[KernelT], Generic[TargetT, KernelT, NetworkT]):
     def milliseconds(
         self, networks: tuple[NetworkT, NetworkT], arrays: Arrays, closing: ExitStack
     ) -> tuple[float, float]:
-        """Median milliseconds of one run of each of two networks, which run in turns."""
+        """Median milliseconds of one run of each of two networks on the inputs `arrays`; the networks run in turns.
+        Resources of the measurement are closed when `closing` is closed.
+        """
 
 
 def _median(results: Sequence[Result]) -> float:

@@ -61,7 +61,9 @@ class ProcessorTunable(KernelTunable[CpuTarget, CpuWorkload, CpuNetwork]):
         return (cpu_workload(name, self.target),)
 
     def loader(self, closing: ExitStack) -> Load[CpuNetwork]:
-        """A function that compiles a network in this process. Raises UserError if this computer cannot run the code."""
+        """A function that compiles a network in this process; when `closing` is closed, all networks are closed. Raises
+        UserError if this computer cannot run the code.
+        """
         if not runs_here(self.target):
             raise UserError(f"this machine cannot run code for {self.target.cpu}")
 
@@ -74,7 +76,9 @@ class ProcessorTunable(KernelTunable[CpuTarget, CpuWorkload, CpuNetwork]):
     def milliseconds(
         self, networks: tuple[CpuNetwork, CpuNetwork], arrays: Arrays, closing: ExitStack
     ) -> tuple[float, float]:
-        """Median milliseconds of thread CPU time of one run of each network, on one thread."""
+        """Median milliseconds of thread CPU time of one run of each of two `networks` on the inputs `arrays`, on one
+        thread; the networks run in turns. `closing` is not used.
+        """
         plain, tuned = networks
         began = time.thread_time()
         plain.run(arrays)

@@ -46,7 +46,7 @@ class KernelExecutable(Readable):
 
     def launch(self, inputs: Arrays | None = None) -> tuple[SimulationResult, dict[str, np.ndarray]]:
         """One launch on the simulator: its timing, and its outputs by name. Without `inputs` only timing is simulated,
-        and there are no outputs.
+        and the outputs are an empty dict.
         """
         memory = self.program.image.copy()
         if inputs is not None:

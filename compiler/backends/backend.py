@@ -56,10 +56,9 @@ class Backend(Protocol):
         ...
 
     def build(self, schedule: Schedule | Program, options: CompileOptions) -> Executable:
-        """Compiles a scheduled tensor expression. A program without a schedule gets the backend's default schedule.
-
-        The executable's inputs are the parameters that the program reads; the executable's outputs are the parameters
-        that the program writes. Raises UserError if the schedule does not fit this target.
+        """Compiles a scheduled tensor expression. A program without a schedule gets threads on GPUs, and is compiled
+        as it is for other targets. The parameters that the program writes are the executable's outputs, all other
+        parameters are its inputs. Raises UserError if the schedule does not fit this target.
         """
         ...
 

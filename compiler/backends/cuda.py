@@ -37,7 +37,9 @@ from .backend import CompileOptions
 from .kernels import KernelDevice, KernelNetwork, Peaks, Settings
 
 EMULATED = "emulated"
-"""The device name for emulation on this processor. Results equal the GPU's; times say nothing about the GPU."""
+"""The device name for emulation on this processor. Results equal the GPU's except for the order of sums; times say
+nothing about the GPU.
+"""
 QUANTIZED = "quantized model: computed in float32 with the roundings of its QuantizeLinear nodes"
 
 
@@ -82,7 +84,9 @@ class CudaCompiler:
         return {"device": "cuda", "target": asdict(self.target), "nvrtc": nvrtc_version()}
 
     def remark(self, model: Source) -> str | None:
-        """A remark for the user if the kernels' language has no integer arithmetic for a quantized model; else None."""
+        """A remark for the user if `model` is quantized, but computed in float32 because the kernels' language has no
+        exact integer arithmetic; else None.
+        """
         return None if self.target.dialect.exact_integers or not is_quantized(model) else QUANTIZED
 
     def knobs(self, records: RecordBook | None) -> ChosenKnobs[CudaWorkload] | None:
@@ -108,7 +112,9 @@ class CudaCompiler:
         return saved_code(code)
 
     def files(self, output: Path) -> tuple[Path, ...]:
-        """The archive `output`, the only file that `save` writes. Raises UserError for a suffix other than .tar."""
+        """The archive `output`, the only file that `save` writes. Raises UserError if `output` has a suffix other than
+        .tar.
+        """
         if output.suffix not in (".tar", ""):
             raise UserError(
                 f"-o {output}: code for GPUs is written to a FILE.tar, which `vdla run` executes; give a name with "
@@ -157,8 +163,8 @@ class CudaDevice(CudaCompiler):
         return CudaNetwork(load_cuda_network(path, self.archive, trusted=trusted), self.gpu)
 
     def device_milliseconds(self, network: KernelNetwork, inputs: Arrays, repeat: int) -> list[float]:
-        """Milliseconds of each of `repeat` runs by the device's events; copies of inputs and outputs are
-        not counted.
+        """Milliseconds of each of `repeat` runs of all kernels, between two events of the device: copies of inputs and
+        outputs are not counted.
         """
         return _on_gpu(network).time(inputs, repeat=repeat)
 
@@ -182,7 +188,7 @@ class CudaDevice(CudaCompiler):
         return Peaks(operations=operations, bytes=float(target.memory_bandwidth))
 
     def times_text(self, network: KernelNetwork, threads: int, milliseconds: str) -> str:
-        """The output line with the network's name, the device and its card, and the run time."""
+        """The output line with the network's name, the device and its card, and the run time; `threads` is ignored."""
         return f"{network.name} on {self.device}, {self.gpu.properties.name}: {milliseconds} by the device's clock"
 
     def close(self) -> None:
@@ -229,8 +235,9 @@ class EmulatedCudaDevice(CudaCompiler):
         return compile_kernels(model, gpu_emulated(self.target), **settings)
 
     def load(self, path: Path, *, trusted: bool = False) -> CpuNetwork:
-        """Loads an archive that `save` wrote into this user's cache (`trusted`). Raises UserError for all other
-        archives, because they contain machine code of a GPU, which emulation cannot run.
+        """Loads an archive that `save` wrote into this user's cache; the caller passes `trusted` for these archives
+        only. Raises UserError without `trusted`: other archives contain machine code of a GPU, which emulation cannot
+        run.
         """
         if not trusted:
             raise UserError(
@@ -254,8 +261,8 @@ class EmulatedCudaDevice(CudaCompiler):
         """None, because times of the emulation say nothing about a GPU."""
 
     def times_text(self, network: KernelNetwork, threads: int, milliseconds: str) -> str:
-        """The output line with the network's name, the architecture, and the remark that the times say nothing about a
-        GPU.
+        """The output line with the network's name, the architecture, the run time, and the remark that the times say
+        nothing about a GPU; `threads` is ignored.
         """
         return (
             f"{network.name} for {self.target.arch}, emulated on this processor: the times say nothing about a GPU "

@@ -112,8 +112,9 @@ class DividedBackend:
     def compile_length(
         self, model: Source, options: CompileOptions, shared: SharedArrays, length: int
     ) -> Rung:
-        """Compiles a partitioned network for inputs of one length. `Rung.cycles` is the sum over all accelerator
-        regions (None without such regions); the processor's time is not counted.
+        """Compiles a partitioned network for inputs of one length, and moves the network's constants to `shared`.
+        `Rung.cycles` is the sum over all accelerator regions (None without such regions); the processor's time is not
+        counted.
         """
         division = self.compile(model, options).division
         cycles = [

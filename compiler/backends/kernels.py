@@ -30,7 +30,8 @@ class Settings(TypedDict, total=False):
     `pipeline.compile_kernels`.
 
     `batch`: size of a dynamic first dimension of the inputs. `knobs`: chosen knobs (None: defaults). `dump_passes`:
-    folder that receives the program after each pass. `told` reports progress.
+    folder that receives the program after each pass. `told` is called after each kernel, with the numbers of finished
+    and of all kernels.
     """
 
     batch: int
@@ -71,7 +72,7 @@ class KernelTime(Protocol):
 
     @property
     def milliseconds(self) -> float:
-        """The milliseconds of one run of the kernel."""
+        """The median milliseconds of a single run of the kernel."""
         ...
 
     @property
@@ -90,7 +91,7 @@ class KernelNetwork(Executable, Protocol):
     again: Callable[[], Executable] | None
 
     def run(self, inputs: Arrays, *, threads: int = 1) -> dict[str, np.ndarray]:
-        """The outputs of one inference on `threads` threads of a processor; GPUs ignore `threads`."""
+        """The outputs of one inference, by name, on `threads` threads of a processor; GPUs ignore `threads`."""
         ...
 
     def profile(self, inputs: Arrays, *, threads: int = 1, repeat: int = 20) -> Sequence[KernelTime]:
@@ -124,7 +125,7 @@ class KernelCompiler(Protocol):
         ...
 
     def knobs(self, records: RecordBook | None) -> ChosenKnobs[Any] | None:
-        """The knobs that the tuner's records choose, for one compilation; None without records."""
+        """The knobs that the tuner's records choose, an object for a single compilation; None without records."""
         ...
 
     def save(self, path: Path, model: Source, **settings: Unpack[Settings]) -> Saved:
@@ -177,11 +178,13 @@ class KernelDevice(KernelCompiler, Protocol):
         ...
 
     def device_milliseconds(self, network: KernelNetwork, inputs: Arrays, repeat: int) -> list[float] | None:
-        """Milliseconds of each of `repeat` runs by the device's own clock; None if it has no clock."""
+        """Milliseconds of each of `repeat` runs by the device's own clock; None if the device has no clock."""
         ...
 
     def times_text(self, network: KernelNetwork, threads: int, milliseconds: str) -> str:
-        """The output line that reports a network's run time; `milliseconds`: the time, formatted as text."""
+        """The output line that reports a network's run time. `threads`: number of the processor's threads that ran the
+        network. `milliseconds`: the time, formatted as text.
+        """
         ...
 
     def close(self) -> None:

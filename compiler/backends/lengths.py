@@ -228,7 +228,7 @@ def _check_pads(pads: Mapping[str, float], executable: Executable) -> None:
 def _check_exact(found: LengthsExecutable, work: _Work) -> None:
     """Raises UserError if outputs of real tokens depend on pads. Tests up to three rungs (lengths with an executable):
     the shortest input length that is padded to a rung must give the same outputs on the rung's executable as on an
-    executable for this length alone.
+    executable for this length alone (floats within FLOAT_DIFFERENCE, unless the backend is `exact`).
     """
     chosen = [rung.length for rung in found.rungs]
     lows = [found.lengths.least, *[length + 1 for length in chosen[:-1]]]

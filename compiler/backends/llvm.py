@@ -203,7 +203,7 @@ class LlvmBackend:
     def compile_length(
         self, model: Source, options: CompileOptions, shared: SharedArrays, length: int
     ) -> Rung:
-        """Compiles a network of kernels for inputs of one length; the network can be saved."""
+        """Compiles a network, which can be saved, for inputs of one length. Its constants are stored in `shared`."""
         from .llvm_lengths import compile_rung
 
         return compile_rung(self.open(options), model, options, shared, length)
@@ -211,7 +211,7 @@ class LlvmBackend:
     def read_rungs(
         self, path: Path, entries: Sequence[Field], arrays: Mapping[str, np.ndarray]
     ) -> list[CpuNetwork]:
-        """The networks of an archive, after a trial run of their code. Raises ArchiveError."""
+        """The networks of an archive (see `LengthsBackend.read_rungs`), after a trial run. Raises ArchiveError."""
         from .llvm_lengths import read_rungs
 
         return read_rungs(path, entries, arrays)

@@ -65,7 +65,7 @@ class VdlaBackend:
     def compile_length(
         self, model: Source, options: CompileOptions, shared: SharedArrays, length: int
     ) -> Rung:
-        """Compiles the program for inputs of `length`, and measures its cycles. Its constants are moved to `shared`."""
+        """Compiles the program for `length` tokens and simulates it to count cycles. Its constants move to `shared`."""
         from ..runtime.lengths import Rung
         from ..runtime.program_description import describe_program
         from ..runtime.shared_arrays import share_constants

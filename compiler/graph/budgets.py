@@ -33,8 +33,8 @@ _WINDOWS = frozenset(
 
 
 def too_large(shape: Sequence[int], item_bytes: int) -> str | None:
-    """The reason why a tensor of `shape`, or its longest dimension alone, exceeds the byte limit, or why it has a
-    negative dimension; None if nothing does."""
+    """Error text if a tensor of `shape`, or its longest dimension alone, takes more than `MOST_TENSOR_BYTES` bytes, or
+    if a dimension is negative; else None. `item_bytes`: bytes of an element."""
     if any(size < 0 for size in shape):
         return f"has the shape {_shape(shape)}, whose number of elements does not fit 64 bits"
     size = math.prod(shape) * item_bytes
@@ -47,7 +47,7 @@ def too_large(shape: Sequence[int], item_bytes: int) -> str | None:
 
 
 def check_shapes(label: str, model: onnx.ModelProto) -> None:
-    """Raises ModelError for the first tensor of `model` (shapes inferred) that is too large, with or without pads."""
+    """Raises ModelError about `model` (shapes inferred), called `label`, if a tensor is too large, pads included."""
     known: dict[str, tuple[tuple[int, ...], int]] = {}
     for info in model.graph.input:
         known[info.name] = _known(info)
@@ -69,8 +69,8 @@ def check_shapes(label: str, model: onnx.ModelProto) -> None:
 
 
 def check_arena(label: str, total: int, tensors: Mapping[str, int], makers: Mapping[str, str]) -> None:
-    """Raises ModelError if `total`, the bytes of the activations that are live at the same time, exceeds
-    `MOST_ARENA_BYTES`.
+    """Raises ModelError about the model `label` if `total`, the bytes of the activations that are live at the same
+    time, exceeds `MOST_ARENA_BYTES`.
 
     `tensors`: bytes of each activation by name; `makers`: name of the node that computes a tensor, by tensor name.
     """
@@ -115,7 +115,7 @@ def _known(info: onnx.ValueInfoProto) -> tuple[tuple[int, ...], int]:
 
 
 def _of_node(label: str, name: str, operator: str, problem: str, way_out: str) -> ModelError:
-    """A ModelError about a node.
+    """A ModelError about the node `name` of the model `label`.
 
     A NodeError would be wrong: it would cause a partition of the network at this node, but a tensor that is too large
     for one target is too large for all.
@@ -124,8 +124,8 @@ def _of_node(label: str, name: str, operator: str, problem: str, way_out: str) -
 
 
 def _check_window(label: str, name: str, node: onnx.NodeProto, shape: Sequence[int], item_bytes: int) -> None:
-    """Raises ModelError if the padded input of a convolution or pool is too large, even though its output may
-    be small."""
+    """Raises ModelError (about node `name` of the model `label`) if the padded input of a convolution or pool is too
+    large, even if its output is small. `shape`, `item_bytes`: of the input, without pads."""
     spatial = len(shape) - 2
     attributes = {entry.name: entry.ints for entry in node.attribute if entry.ints}
     pads = attributes.get("pads", ())

@@ -37,7 +37,7 @@ from .operators import (
 
 
 def convolution_shape(graph: Graph, node: Node, operator: Int8Convolution) -> tuple[int, int, int, int]:
-    """Shape (N, O, OH, OW) of a convolution's result before a fused pool."""
+    """Shape (N, O, OH, OW) of the result of the convolution `operator` in `node`, before a fused pool."""
     batch, _, height, width = graph.tensors[node.inputs[0]].nchw
     if operator.taken is not None:
         height, width = operator.taken, 1

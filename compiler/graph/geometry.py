@@ -168,7 +168,9 @@ def _plane_read(
 
 
 def permutation_of(view: np.ndarray) -> tuple[int, ...] | None:
-    """The permutation of axes by which a view of all elements transposes its tensor; None for other views."""
+    """The permutation of axes by which a tensor, transposed, gives `view`; None if no transpose of all elements does.
+    `view`: for each element, its row-major index in the tensor.
+    """
     plain = np.arange(view.size)
     for order in permutations(range(view.ndim)):
         before = [view.shape[order.index(axis)] for axis in range(view.ndim)]

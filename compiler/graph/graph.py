@@ -61,7 +61,7 @@ class Tensor:
 
     @property
     def nchw(self) -> tuple[int, int, int, int]:
-        """The shape of an (N, C, H, W) tensor, or of an (N, K) one as (N, K, 1, 1)."""
+        """The shape of an (N, C, H, W) tensor, or (N, K, 1, 1) of an (N, K) tensor; else ValueError."""
         if len(self.shape) == 2:
             return (self.shape[0], self.shape[1], 1, 1)
         n, c, h, w = self.shape
@@ -200,11 +200,11 @@ class Graph:
         return broadcast([self.tensors[node.inputs[i]].shape for i in node.operands(node.data)])
 
     def producers(self) -> dict[str, Node]:
-        """The node that computes each tensor."""
+        """Maps each tensor that a node computes to this node, by the tensor's name."""
         return {name: node for node in self.nodes for name in node.outputs}
 
     def readers(self) -> dict[str, list[Node]]:
-        """The nodes that read each tensor, each node once; tensors without readers are left out."""
+        """The nodes that read each tensor, by its name, each node once; tensors that no node reads are left out."""
         found: dict[str, list[Node]] = {}
         for node in self.nodes:
             for name in dict.fromkeys(node.inputs):
@@ -236,8 +236,8 @@ def unused(name: str, *taken: Collection[str]) -> str:
 
 
 def first_free(is_taken: Callable[[int], bool]) -> int:
-    """A number of 1 or more that is not taken: the least free number up to `_ONE_BY_ONE`, else a free number after a
-    taken number.
+    """A number of 1 or more for which `is_taken` is False: the least such number up to `_ONE_BY_ONE`, else any such
+    number whose predecessor is taken.
     """
     for number in range(1, _ONE_BY_ONE + 1):
         if not is_taken(number):

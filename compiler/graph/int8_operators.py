@@ -229,7 +229,7 @@ class Rows:
 
     For a softmax, `entries` is the table of exponentials, int64 (256,), and `softmax_shares` computes the shares. For a
     normalization, `entries` is None, and `normalized_shares` computes the shares: it subtracts `zero_point` and, with
-    `centre`, the mean; `epsilon` is (mantissa, shift). `bias` is int32 and `scale` float32 of either sign, (C,) or
+    `centre`, the mean; `epsilon` is (m, s) for m * 2**s. `bias` is int32 and `scale` float32 of either sign, (C,) or
     (1,). With `plane`, the output has `plane` pixels: the pixels of the input, then pixels of arbitrary value. For
     accelerators with the extension `rows`.
     """

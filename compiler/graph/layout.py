@@ -83,8 +83,8 @@ def pack_weight(config: Config, weight: np.ndarray) -> np.ndarray:
 
 
 def pack_parameters(config: Config, bias: np.ndarray, scale: np.ndarray) -> np.ndarray:
-    """Packs the bias and the scale of each channel as int32 [blocks, 2, block_out]: biases, then the bits of float32
-    scales. The channels are padded to whole blocks.
+    """Packs `bias` (C,) and `scale`, (C,) or a single value, as int32 [blocks, 2, block_out]: biases, then the bits of
+    float32 scales. The channels are padded to whole blocks.
 
     The padding has bias 0 and scale 1.0, or 0.0 on a machine with the extension `fold`, which skips lanes of scale 0.
     """
@@ -127,7 +127,7 @@ _FIRST = 64
 
 
 def _same(a: np.ndarray, b: np.ndarray) -> bool:
-    """Whether two arrays have equal bytes. The first elements are compared first: most unequal arrays differ there."""
+    """Whether two arrays have equal shapes, types and bytes. Compares the first elements first: most differ there."""
     if a is b:
         return True
     if a.shape != b.shape or a.dtype != b.dtype:

@@ -56,8 +56,8 @@ def lifetimes(graph: Graph, root: Callable[[str], str] = lambda name: name) -> d
 
 
 def least_bytes(graph: Graph, sizes: Mapping[str, int]) -> int:
-    """Lower bound on the bytes for a graph's tensors: inputs, outputs, and the largest sum of other tensors live at one
-    step. `sizes`: bytes by tensor.
+    """Bytes of all inputs and outputs of a graph, plus the largest sum of other tensors live at one step: the least
+    memory if inputs and outputs have memory of their own. Constants do not count. `sizes`: bytes by tensor.
     """
     lives = lifetimes(graph)
     ends = {item.tensor for item in (*graph.inputs, *graph.outputs)}

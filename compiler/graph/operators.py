@@ -148,8 +148,8 @@ class Normalization:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reduction:
-    """Input: data. The sum, mean, ... (`kind`) over `axes` (0 or more, ascending), which have size 1 in the output or
-    are removed.
+    """Input: data. The sum, mean, ... (`kind`) over `axes` (0 or more, ascending). The output's shape has size 1 in
+    these axes, or leaves them out.
     """
 
     kind: Kind
@@ -197,7 +197,7 @@ class DotProductAttention:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LstmSteps:
-    """All steps of an LSTM, with D directions. Inputs: gates (steps * batch, D * 4 * hidden), constant recurrent
+    """All steps of an LSTM, in D `directions`. Inputs: gates (steps * batch, D * 4 * hidden), constant recurrent
     weights (D, hidden, 4, hidden), and the initial hidden and cell states (D, batch, hidden). Outputs: hidden states of
     all steps (steps, D, batch, hidden), final hidden states, final cell states (`te.ops.recurrent`).
     """
@@ -208,7 +208,7 @@ class LstmSteps:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecurrentSteps:
-    """All steps of a GRU or RNN. Inputs: gates (steps * batch, D * gates * hidden), with D directions; the constant
+    """All steps of a GRU or RNN. Inputs: gates (steps * batch, D * gates * hidden), for D `directions`; the constant
     recurrent weights; the initial hidden state (D, batch, hidden). A GRU has one more constant: the recurrent weights
     of its gate n (cell "GRU"), or the bias of this gate (cell "GRU, reset after"). Outputs: hidden states of all steps
     (steps, D, batch, hidden) and the final hidden state. `activations`: for each direction, the names of the functions
@@ -259,8 +259,8 @@ class Remap:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gather:
-    """Selects elements along `axis`. Input: data. `indices`: the indices to select, 0 or more. The output may have any
-    shape with the same number of elements.
+    """Selects elements along `axis`. Input: data. `indices`: the indices to select, 0 or more. The output has the
+    selected elements in order; the shape of its tensor may divide or join axes.
 
     If `indices` is None, a second input has the indices, int64. Negative indices count from the end, and an index
     outside of the axis selects the element at the nearer end.

@@ -29,9 +29,9 @@ def assign_phases(accelerated: Sequence[bool], predecessors: Sequence[Collection
 def _phases(
     accelerated: Sequence[bool], predecessors: Sequence[Collection[int]], first: bool
 ) -> tuple[int, ...]:
-    """The number of each node's phase, in the order in which phases run. Phases 0, 2, ... run on the accelerator if
-    `first`, else on the CPU. `accelerated`: whether each node runs on the accelerator; `predecessors`: indices of the
-    nodes that must run before each node.
+    """For each node, in the order of `accelerated`, the number of its phase; phases run by ascending number. Phases 0,
+    2, ... run on the accelerator if `first`, else on the CPU. `accelerated`: whether each node runs on the accelerator;
+    `predecessors`: indices of the nodes that must run before each node, all of them earlier nodes.
     """
     phases: list[int] = []
     for on, before in zip(accelerated, predecessors, strict=True):

@@ -36,8 +36,8 @@ class View:
 
 
 def find_views(graph: Graph) -> dict[str, View]:
-    """The views among the tensors, by name: results of `Reshape`, and the inputs of `Join`, which are parts of its
-    result.
+    """The views among the tensors, by name: results of `Reshape`; inputs of a `Join` that `holds` its result, as parts
+    of the result; and results of other `Join`s.
     """
     views: dict[str, View] = {}
     for node in graph.nodes:
@@ -100,7 +100,7 @@ def _plan(graph: Graph, lives: Mapping[str, tuple[int, int]], views: Mapping[str
 
 
 def check_plan(label: str, graph: Graph, plan: StoragePlan) -> None:
-    """Raises ModelError if the activations of a model take more bytes in `plan` than `budgets` allows."""
+    """Raises ModelError if the activations of the model `label` take more bytes in `plan` than `budgets` allows."""
     check_arena(
         label,
         plan.bytes,

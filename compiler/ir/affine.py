@@ -51,7 +51,7 @@ class LinearForm:
         return LinearForm(self.terms, self.constant + constant)
 
     def without(self, atom: Expr) -> LinearForm:
-        """self without the term of `atom`."""
+        """self without the term of `atom`, which must be the very object that is a key of `terms`."""
         return LinearForm({a: c for a, c in self.terms.items() if a is not atom}, self.constant)
 
 
@@ -140,7 +140,7 @@ def form_to_expr(form: LinearForm) -> Expr:
 
 
 def constant_difference(a: Expr, b: Expr) -> int | None:
-    """a - b if it is the same for all values of the variables, else None."""
+    """a - b if it provably is the same for all values of the variables, else None."""
     if a == b:
         return 0
     form = linear_form(a).plus(linear_form(b), -1)
@@ -169,7 +169,7 @@ def quotient(expr: Expr, factor: int) -> Expr | None:
 
 
 def coefficient_of(expr: Expr, name: str) -> int | None:
-    """The factor of variable `name` in an index; None if the variable also occurs inside an operation such as //."""
+    """The factor of variable `name` in an index, 0 if absent; None if it also occurs inside an operation such as //."""
     form = linear_form(expr)
     if any(not isinstance(a, Var) and name in free_vars(a) for a in form.terms):
         return None

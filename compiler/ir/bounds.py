@@ -86,14 +86,14 @@ def form_interval(form: LinearForm, ranges: Ranges) -> Interval:
 
 
 def provably_at_least(expr: Expr, value: int, ranges: Ranges) -> bool:
-    """Whether expr >= value for all iterations."""
+    """Whether the loops' `ranges` prove that expr >= value in all iterations; False if this is unknown."""
     low = interval(expr, ranges).low
     return low is not None and low >= value
 
 
 def _cancels(form: LinearForm, var: Var, ranges: Ranges) -> LinearForm | None:
-    """Tells whether the last iteration of the loop over `var` removes a `min` or `max` term from `form`. If so, returns
-    the last value of `var` (the loop's extent - 1) as a linear form, else None.
+    """The last value of `var` (its loop's extent - 1) as a linear form, if it cancels a `min` or `max` term of `form`
+    when it replaces `var`; else None.
     """
     extent = ranges.get(var.name, UNKNOWN)
     if isinstance(extent, Interval):
@@ -108,7 +108,7 @@ def _cancels(form: LinearForm, var: Var, ranges: Ranges) -> LinearForm | None:
 
 
 def _quotient_ends(atom: Expr, ranges: Ranges) -> list[LinearForm]:
-    """Upper bounds of a // c as linear forms of outer loops' variables; [] unless ranges in a depend on these.
+    """Upper bounds of `atom`, a // c, as linear forms of outer loops' variables; [] if no range in a depends on these.
     The range v < min(4, 5 - 4*o) gives v // 2 <= 1 and v // 2 <= 2 - 2*o. `pack` makes such quotients after a `split`.
     """
     match atom:
@@ -126,7 +126,7 @@ def _quotient_ends(atom: Expr, ranges: Ranges) -> list[LinearForm]:
 
 
 def _upper_forms(form: LinearForm, ranges: Ranges) -> list[LinearForm] | None:
-    """Upper bounds of `form`, free of variables whose range depends on other loops; None if `form` contains none."""
+    """Upper bounds of `form` without variables whose range depends on loops; None if it has neither these nor a min."""
     for atom, coefficient in form.terms.items():
         if isinstance(atom, Binary) and atom.op == "min" and coefficient > 0:
             ends: list[LinearForm] = []
@@ -153,7 +153,7 @@ def _innermost_dependent(form: LinearForm, ranges: Ranges) -> Var | None:
 
 
 def _without_dependent(form: LinearForm, var: Var, ranges: Ranges, up: bool) -> LinearForm:
-    """The greatest (`up`) or least value of `form` over loop `var`, whose extent depends on outer loops."""
+    """The greatest (`up`) or least value of `form` over loop `var`, in terms of the loops that set `var`'s extent."""
     coefficient, rest = form.terms[var], form.without(var)
     if (coefficient > 0) == up:
         extent = ranges[var.name]

@@ -361,7 +361,7 @@ def _rounded(value: int | float, dtype: DType) -> float:
 
 
 def _fold(op: Operator, a: Const, b: Const) -> Expr:
-    """The result of an operator on two constants; float arithmetic and division by zero are left to run time."""
+    """An operator's result on two constants; float arithmetic and division by zero stay a Binary for run time."""
     x, y = a.value, b.value
     match op:
         case "<":

@@ -9,7 +9,7 @@ _PRECEDENCE = {"or": 1, "and": 2, "<": 4, "<=": 4, "==": 4, "!=": 4, "+": 5, "-"
 
 
 def format_expr(expr: Expr, precedence: int = 0) -> str:
-    """An expression with the parentheses it needs within an operator of `precedence`."""
+    """An expression's text, in parentheses if its operator binds less tightly than `precedence` (0: never)."""
     match expr:
         case Const(value=value, dtype=dtype):
             if dtype is DType.INT64 or dtype is DType.BOOL:

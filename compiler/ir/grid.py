@@ -47,7 +47,8 @@ def owners(scope: str) -> tuple[str, ...]:
 
 def exchanging_lanes(declaration: IntrinsicDeclaration) -> int:
     """The number of threads along x that exchange registers in a hardware operation. If the operation has a single
-    operand, which is in registers, this is the size of the operand: one register for each thread. Otherwise 0.
+    operand, which is in registers, this is the size of the operand's last dimension: one register for each thread. 0
+    for all other operations, and for operations that a user declares with source text.
     """
     if len(declaration.parameters) != 1 or declaration.code:
         return 0
@@ -107,8 +108,9 @@ def distribution_obstacle(alloc: Alloc) -> str | None:
 
 
 def _common(axes: set[str], accesses: Sequence[tuple[Set[str], str | None]]) -> str | None:
-    """The thread axis over which one dimension of a buffer is distributed, or None. It is the only element of `axes`;
-    and in loops over this axis, all accesses have the loop's variable as their index in the dimension.
+    """The thread axis over which one dimension of a buffer is distributed, or None. It must be the only element of
+    `axes` (all axes whose variables index the dimension), and in loops over this axis, all accesses must have the
+    loop's variable as their index in the dimension.
 
     `accesses`: for each access, the axes of the loops around it, and the axis whose variable is its index (None: no
     axis).
@@ -137,7 +139,9 @@ _Accesses = dict[str, list[_Access]]
 
 
 def _record(node: Node, loops: tuple[For, ...], found: _Accesses) -> None:
-    """Adds all accesses within `node` to `found`; `loops` are the loops around `node`, outermost first."""
+    """Adds all accesses within `node` to `found`, by the buffer's name; `loops`: the loops around `node`, outermost
+    first.
+    """
     boxes: tuple[Region, ...] = ()
     match node:
         case For():

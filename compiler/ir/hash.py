@@ -28,13 +28,13 @@ from .stmt import (
 
 
 def structural_hash(node: Node, *, alpha: bool = False) -> str:
-    """16 hexadecimal digits that depend only on the structure."""
+    """16 hexadecimal digits that depend only on the structure and, without `alpha`, on names."""
     return blake2b(repr(_serialize(node, alpha)).encode(), digest_size=8).hexdigest()
 
 
 def _serialize(node: Node, alpha: bool) -> list[object]:
     """The tree in prefix order; a node begins with its kind and, for kinds with a varying number of children, that
-    number.
+    number. With `alpha`, names are numbered or left out.
     """
     out: list[object] = []
     variables: dict[str, str] = {}

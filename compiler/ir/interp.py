@@ -65,8 +65,8 @@ def interpret(
     Parameters without an array start as zeros. With `poison`, reading unwritten elements of such a parameter or of an
     allocation is an error, and so is touching elements of an asynchronous copy in flight. Without `poison`, allocations
     start as zeros, and asynchronously copied data stays invisible until its wait. Raises InterpretError for these
-    errors, for an index out of bounds, a missing function, an array of the wrong shape or dtype, or copies that nothing
-    waits for.
+    errors, for an index out of bounds, a missing function, an array of an unknown name or of the wrong shape or dtype,
+    or copies that nothing waits for.
     """
     machine = _Machine(functions=functions or {}, poison=poison)
     unknown = arrays.keys() - {p.name for p in program.parameters}
@@ -356,7 +356,8 @@ class _Machine:
         self, region: Region, pad: Const, starts: tuple[int, ...], extents: tuple[int, ...]
     ) -> tuple[np.ndarray, np.ndarray | None]:
         """A copy of a region that may extend beyond its buffer, with `pad` in the elements outside, and the state
-        (written, undefined, in flight) of each element, None if not tracked. For reading only.
+        (written, undefined, in flight) of each element, None if not tracked. `starts`, `extents`: the values of the
+        region's first indices and sizes. Writes to the copy do not change the buffer.
         """
         cell = self.cells[region.buffer.name]
         inside = tuple(

@@ -124,7 +124,7 @@ def _kernels(node: Stmt, host: tuple[For, ...]) -> Iterator[Kernel]:
 
 
 def kernel_at(loop: For, host: tuple[For, ...] = ()) -> Kernel:
-    """The kernel whose outermost loop over blocks is `loop`."""
+    """The kernel whose outermost loop over blocks is `loop`. `host`: the loops around `loop`, outermost first."""
     blocks: list[For] = []
     node: Stmt = loop
     while isinstance(node, For) and is_block_loop(node):

@@ -37,13 +37,15 @@ def find_statement(node: Node, name: str) -> NamedStmt:
 
 
 def enclosing_loops(node: Node, name: str) -> tuple[For, ...]:
-    """The loops around the loop or statement called `name` (without itself), outermost first."""
+    """The loops in `node` around the loop or statement called `name` (without itself), outermost first. Raises
+    LookupError if there is no such name.
+    """
     return tuple(n for n in path_to(node, name)[:-1] if isinstance(n, For))
 
 
 def rewrite_at(node: N, name: str, rewrite: Callable[[Stmt], Stmt]) -> N:
     """The tree `node` in which function `rewrite` has replaced the loop or statement called `name`; only the nodes on
-    the path to it are new.
+    the path to it are new. Raises LookupError if there is no such name.
     """
     path: Sequence[Node] = path_to(node, name)
     old, new = path[-1], rewrite(path[-1])  # type: ignore[arg-type]

@@ -31,7 +31,9 @@ class ProgramFormatError(UserError):
 
 
 def read_nodes(buffers: Sequence[Buffer], described: Sequence[Any]) -> list[Expr | Region | Stmt]:
-    """The nodes made from their descriptions `described`, over `buffers`. Raises ProgramFormatError."""
+    """The nodes made from their descriptions `described`, in the same order. `buffers`: the buffers to which the
+    descriptions refer by index. Raises ProgramFormatError.
+    """
     reader = _Reader(buffers)
     for node in described:
         reader.read(node)
@@ -49,7 +51,7 @@ class _Reader:
         self.used: list[int] = []
 
     def read(self, described: Any) -> None:
-        """Reads the next node. Raises ProgramFormatError."""
+        """Makes the next node from its description and adds it to `nodes`. Raises ProgramFormatError."""
         if type(described) is not list or not described or type(described[0]) is not str:
             raise self.wrong("must be a list that begins with a word")
         word, *rest = described
@@ -73,7 +75,7 @@ class _Reader:
 
     def take(self, rest: list[Any], *least: str, more: bool = False) -> list[Any]:
         """The arguments `rest` of a node, after a check of their number: `least` names the required arguments; `more`
-        allows further ones.
+        allows further ones. Raises ProgramFormatError for a wrong number.
         """
         if len(rest) < len(least) or (len(rest) > len(least) and not more):
             raise self.wrong(
@@ -239,7 +241,7 @@ def checked_name(where: str, value: Any) -> str:
 
 
 def short(value: Any) -> str:
-    """A value as short text for a message."""
+    """The `repr` of a value for a message, cut to 60 characters."""
     try:
         text = repr(value)
     except RecursionError:

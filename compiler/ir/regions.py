@@ -88,9 +88,8 @@ def _touched(node: Node, *, reads: bool) -> frozenset[Buffer]:
 
 
 def expr_bounds(expr: Expr, over: Ranges, ranges: Ranges = NO_RANGES) -> tuple[Expr, Expr] | None:
-    """Least and greatest value of an index over the loops `over`, in terms of the other variables.
-
-    None if they are unknown (an index read from memory).
+    """Least and greatest value of an index over the loops `over`, in terms of the other variables, whose ranges are
+    `ranges`. None if they are unknown (an index read from memory).
     """
     if isinstance(expr, Const) or (isinstance(expr, Var) and expr.name not in over):
         return expr, expr
@@ -192,7 +191,7 @@ def box_of(region: Region) -> Box:
 
 
 def hull(a: Box, b: Box, ranges: Ranges) -> Box:
-    """The least box (rectangle of elements) that contains the boxes a and b."""
+    """The least box that contains the boxes a and b; `ranges` of the variables in them only simplify the result."""
     low = [_pick(x, y, ranges, minimum, -1) for x, y in zip(a[0], b[0], strict=True)]
     high = [_pick(x, y, ranges, maximum, 1) for x, y in zip(a[1], b[1], strict=True)]
     return low, high
@@ -207,7 +206,7 @@ def _pick(x: Expr, y: Expr, ranges: Ranges, combine: Callable[[Expr, Expr], Expr
 
 
 def region_of(buffer: Buffer, box: Box, ranges: Ranges) -> Region:
-    """The region of `buffer` that consists of the elements in `box`."""
+    """The region of `buffer` with the elements in `box`; `ranges` of its variables only simplify the extents."""
     extents: list[Expr] = []
     for low, high in zip(box[0], box[1], strict=True):
         difference = constant_difference(high, low)

@@ -20,7 +20,9 @@ from .visit import N, map_children, map_expr, map_expressions
 
 
 def replace_buffers(node: N, buffers: Mapping[str, Buffer]) -> N:
-    """A tree with buffers replaced by name, in accesses, regions and allocations (ranks must agree)."""
+    """A tree in which each buffer whose name is a key of `buffers` is replaced by that key's value, in accesses,
+    regions, allocations and parameters. Both must have the same number of dimensions.
+    """
 
     def expr(e: Expr) -> Expr:
         if isinstance(e, Load) and e.buffer.name in buffers:

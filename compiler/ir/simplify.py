@@ -57,7 +57,7 @@ def simplify_form(expr: Expr, ranges: Ranges = _NO_RANGES) -> LinearForm:
 
 
 def simplify_node(node: N, ranges: Ranges = _NO_RANGES) -> N:
-    """A statement or program with every expression simplified under the loops around it."""
+    """A statement or program with every expression simplified under its loops; `ranges`: loops around `node`."""
 
     def visit(statement: Stmt, around: Ranges) -> Stmt:
         statement = map_expressions(statement, lambda e: simplify(e, around))
@@ -172,7 +172,7 @@ def _simplify_extremum(op: str, forms: list[LinearForm], ranges: Ranges) -> Line
 
 
 def _dominates(op: str, a: LinearForm, b: LinearForm, ranges: Ranges, *, strict: bool) -> bool:
-    """Whether op(a, b), the min or max, always equals a, so that b can be dropped. With `strict`, false if a and b are
+    """Whether op(a, b), min or max, provably equals a, so that b can be dropped. With `strict`, false if a and b are
     always equal: a caller that tests both operands would drop both.
     """
     held = form_interval(a.plus(b, -1), ranges)
@@ -197,7 +197,7 @@ def _split(form: LinearForm, divisor: int) -> tuple[LinearForm, LinearForm]:
 
 
 def _constant_quotient(form: LinearForm, divisor: int, ranges: Ranges) -> int | None:
-    """The value of form // divisor if it is the same in all iterations; else None."""
+    """The value of form // divisor if it provably is the same in all iterations; else None."""
     held = form_interval(form, ranges)
     if held.low is None or held.high is None or held.low // divisor != held.high // divisor:
         return None
@@ -244,8 +244,8 @@ def _modulo(form: LinearForm, divisor: int, ranges: Ranges) -> LinearForm:
 
 
 def _digits(form: LinearForm, divisor: int, ranges: Ranges) -> tuple[LinearForm, LinearForm, int] | None:
-    """(high, low, g) with form = g * high + low, where low is within 0 .. g - 1 and g divides `divisor`; None if there
-    is no such g.
+    """(high, low, g) with form = g * high + low, where low is within 0 .. g - 1 and g > 1 divides `divisor`; None if no
+    such g is found.
 
     For l < 4, (4*h + l) // 12 then becomes h // 3, and (4*h + l) % 12 becomes 4*(h % 3) + l.
     """

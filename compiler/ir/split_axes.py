@@ -66,7 +66,7 @@ def _reduced(fact: Expr, divisors: AbstractSet[int], ranges: Ranges) -> list[Exp
 def _summands(form: LinearForm, ranges: Ranges, varying: AbstractSet[str]) -> list[Expr]:
     """The atoms (variables, quotients ...) of `form` that depend on loops of `varying`, if the value of the form
     determines all of them: as in a mixed-radix number, each coefficient must exceed the range of the sum of all terms
-    with smaller coefficients. Empty if a coefficient does not.
+    with smaller coefficients. Empty if a coefficient does not, or if a range is unknown.
     """
     found: list[Expr] = []
     smaller = LinearForm({}, 0)

@@ -90,7 +90,7 @@ class Assign:
 
     @staticmethod
     def to(name: str, element: Load, value: Expr) -> Assign:
-        """The statement `element` = `value`."""
+        """The statement `element` = `value`, called `name`."""
         return Assign(name=name, buffer=element.buffer, indices=element.indices, value=value)
 
 
@@ -114,7 +114,7 @@ class Reduce:
     def into(
         name: str, op: Literal["add", "max"], element: Load, value: Expr, first: Expr | None = None
     ) -> Reduce:
-        """The Reduce statement `name` that combines `element` with `value` by `op`."""
+        """The Reduce statement `name` that combines `element` with `value` by `op`; it restarts where `first` holds."""
         return Reduce(
             name=name, op=op, buffer=element.buffer, indices=element.indices, value=value, first=first
         )
@@ -216,15 +216,15 @@ def seq(*statements: Stmt) -> Stmt:
 
 
 def nest(loops: Sequence[tuple[Var, ExprLike]], body: Stmt, kind: LoopKind = "serial") -> Stmt:
-    """`body` inside loops given outermost first as (variable, extent)."""
+    """`body` inside loops given outermost first as (variable, extent), all of the same `kind`."""
     for var, extent in reversed(loops):
         body = For(var=var, extent=index(extent), body=body, kind=kind)
     return body
 
 
 def each(name: str, element: Load, value: Expr) -> Stmt:
-    """A nest of loops with the statement `element` = `value` for every element of the buffer; the indices of `element`
-    are the loops' variables.
+    """A nest of loops with the statement `element` = `value`, called `name`, for every element of the buffer; the
+    indices of `element` are the loops' variables.
     """
     loops = [
         (Var(i.name), n)

@@ -68,8 +68,9 @@ def sum_of_products(
     kept_axes: list[int],
     shape: list[int],
 ) -> np.ndarray:
-    """The sums over all axes except those in `kept_axes`, as an array of `shape`: computed by one einsum, or for a
-    small batch by one matrix product for each matrix.
+    """The sums of products over all axes except those in `kept_axes`, as an array with the axes `kept_axes` in this
+    order, which have the sizes `shape`. Computed by one einsum, or for a small batch by one matrix product for each
+    matrix.
     """
     (a, of_a), (b, of_b) = first, second
     each = [k for k in of_a if k in of_b and k in kept_axes]

@@ -75,7 +75,7 @@ class DType(StrEnum):
 
     @property
     def limits(self) -> tuple[int, int]:
-        """Least and greatest value of an integer type or bool; raises TypeError for floats."""
+        """Least and greatest value of an integer type or bool; raises TypeError for floats and codes."""
         if self in _FLOATS or self in _CODES:
             raise TypeError(f"{self.value} has no integer limits")
         return _LIMITS[self]

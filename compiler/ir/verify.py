@@ -219,7 +219,7 @@ class _Verifier:
         source: Region | Expr,
         buffer: Buffer,
     ) -> None:
-        """Fails unless start .. stop - 1 is provably within a dimension of `size`."""
+        """Raises VerifyError (about `source`, `buffer`) unless start .. stop - 1 is provably within 0 .. size - 1."""
         known = (*self._entered, *facts)
         low = lower_bound(start, ranges, known)
         room = lower_bound(stop.times(-1).offset(size), ranges, known)

@@ -185,8 +185,9 @@ class _Block:
         return node, state
 
     def loop(self, node: For, state: _State, around: tuple[For, ...]) -> tuple[Stmt, _State]:
-        """A loop that all threads run together, with barriers inserted. Accesses of an iteration are compared first
-        with accesses of earlier iterations of the loop, then with accesses before the loop.
+        """A loop that all threads run together, with barriers inserted, and the state after it; `state` is modified.
+        Accesses of an iteration are compared first with accesses of earlier iterations of the loop, then with accesses
+        before the loop.
         """
         inside = (*around, node)
         most = interval(node.extent, loop_ranges(around)).high
@@ -249,7 +250,10 @@ class _Block:
         return any(self.conflicts(p, q, around) for p in earlier for q in later)
 
     def conflicts(self, p: _Use, q: _Use, around: tuple[For, ...]) -> bool:
-        """Whether accesses `p` and `q` may touch the same element in different threads while one of them writes."""
+        """Whether access `p` and the later access `q` may touch the same element in different threads while one of them
+        writes. `around`: loops around `q`. If such a loop also contains `p` and is not in `p.own`, both accesses are in
+        the same iteration of the loop.
+        """
         if p.access.buffer.name != q.access.buffer.name:
             return (p.access.buffer.name, q.access.buffer.name) in self.successive
         if not (p.access.write or q.access.write):

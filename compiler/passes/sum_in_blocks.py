@@ -84,8 +84,8 @@ def _visit(
     names: _Names,
 ) -> tuple[Stmt, list[_Sum]]:
     """Cuts the long sums of a statement into blocks. Returns the new statement, and its incomplete Reduces: enclosing
-    loops add further terms to their sums. `around`: enclosing loops. `inside`: whether `within`, which selects the
-    loops whose sums are cut, is true for an enclosing loop.
+    loops add further terms to their sums. `around`: enclosing loops. `inside`: whether sums here may be cut, since
+    `within` is None or true for an enclosing loop. `names`: the names in use.
     """
     match node:
         case Reduce(op="add", first=None, buffer=buffer) if inside and buffer.dtype.is_float:
@@ -144,7 +144,7 @@ def _cut(loop: For, count: int, sums: Sequence[_Sum], names: _Names) -> tuple[St
 
 
 def _may_be_cut(loop: For, sums: Sequence[_Sum]) -> bool:
-    """Whether a loop may be cut into blocks: it only adds to the targets of its `sums`."""
+    """Whether a serial or unrolled loop of constant extent only adds to the targets of `sums`, without reading them."""
     if not isinstance(loop.extent, Const) or loop.kind not in ("serial", "unroll"):
         return False
     inside = list(walk(loop.body))

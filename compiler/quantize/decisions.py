@@ -100,8 +100,8 @@ class Calibrated:
         )
 
     def _without_effect(self, plan: Plan, floats: Collection[str]) -> set[str]:
-        """Names of the layers in `floats` that could compute on integers with the same result: they have no weights,
-        and all their producers and readers compute on integers.
+        """Names of the layers in `floats`, which `plan` computes in float, that could compute on integers with the same
+        result: they have no weights, and all their producers and readers compute on integers.
         """
         rounded, kept = set(self.model.constants), set(self.model.outputs)
         for node in reversed(self.model.nodes):
@@ -203,8 +203,8 @@ class Fixed:
 def fix(source: str, layers: Sequence[Layer], choices: Mapping[str, Collection[str]]) -> Fixed:
     """Parses the user's decisions: words by layer, as in {"conv1": ["float"], "fc": ["u8", "per-channel"]}.
 
-    Raises UserError for unknown layers (naming `source`), unknown words, words that do not apply to a layer, and words
-    that contradict each other."""
+    Raises UserError for unknown layers (naming the model `source`), unknown words, words that do not apply to a
+    layer, and words that contradict each other."""
     fixed = Fixed()
     names = {layer.name: layer for layer in layers}
     types: dict[str, tuple[str, str]] = {}

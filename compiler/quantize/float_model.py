@@ -82,8 +82,8 @@ class FloatModel(NodeErrors):
         return unique
 
     def array(self, node: OnnxNode, index: int, description: str) -> np.ndarray | None:
-        """The value of a constant input, None if it is left out; fails if the input is not constant. `description`: the
-        input's name in messages.
+        """The value of a constant input, None if it is left out. Raises NodeError if the input is not constant, and
+        calls it `description`.
         """
         if index >= len(node.inputs) or not node.inputs[index]:
             return None
@@ -145,7 +145,7 @@ def read_float_model(
 
 
 def input_name(node: onnx.NodeProto, index: int) -> str:
-    """Name of an input; "" if it is left out."""
+    """Name of the node's input at `index`; "" if it is left out."""
     return node.input[index] if index < len(node.input) else ""
 
 
@@ -191,8 +191,8 @@ def constant_protos(constants: Mapping[str, np.ndarray]) -> list[onnx.TensorProt
 
 
 def _constant_outputs(model: FloatModel, node: OnnxNode, opset: int) -> dict[str, np.ndarray] | None:
-    """Values of all outputs of a node that depends on no input of the model. None for other nodes, and for nodes that
-    compute outputs of the model.
+    """Values of all outputs of a node that depends on no input of the model. None for other nodes, for nodes with
+    random results or subgraphs, and for nodes that compute outputs of the model.
     """
     if node.domain not in ("", "ai.onnx") or any(attribute.g.node for attribute in node.proto.attribute):
         return None

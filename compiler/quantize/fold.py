@@ -93,7 +93,9 @@ def fold_pads(model: FloatModel) -> None:
 
 
 def _zero_pads(model: FloatModel, pad: OnnxNode) -> tuple[int, ...] | None:
-    """The constant pads of a Pad that pads with zeros; None for any other Pad."""
+    """The constant pads of a Pad that pads with zeros: of all axes at the begin, then at the end. None for any other
+    Pad.
+    """
     if pad.text("mode", "constant") != "constant" or len(pad.inputs) > 3:
         return None
     if any(name and name not in model.constants for name in pad.inputs[1:]):
@@ -269,7 +271,7 @@ def _take_over(
     model: FloatModel, product: onnx.NodeProto, last: onnx.NodeProto, producers: dict[str, onnx.NodeProto]
 ) -> None:
     """Removes the node `last`, which was folded into the earlier node `product`; `product`, or a Transpose of its
-    result, computes the output of `last` instead.
+    result, computes the output of `last` instead. Updates `producers`, the nodes by output.
     """
     del producers[product.output[0]]
     product.output[0] = last.output[0]

@@ -79,7 +79,7 @@ def choose_range(
 
 def _percentile(histogram: Histogram, percentile: float) -> Range:
     """The range that contains `percentile` percent of the values; half of the remaining values are below it, half
-    above.
+    above. Its ends are borders of bins.
     """
     outside = histogram.counts.sum() * (1.0 - percentile / 100.0) / 2.0
     below, edges = np.cumsum(histogram.counts), np.linspace(histogram.low, histogram.high, BINS + 1)

@@ -63,10 +63,11 @@ class _Matcher:
         if not divides and not multiplies:
             return None
         nodes.append(last)
-        data = self._centred(rows, nodes)
         self._gain_and_offset(nodes)
-        inner = {name for node in nodes[:-1] for name in node.output}
-        if data is None or any(not self._inside(name, nodes) for name in inner):
+        result = nodes[-1]
+        data = self._centred(rows, nodes)
+        inner = [name for node in nodes if node is not result for name in node.output]
+        if not all(self._inside(name, nodes) for name in inner):
             return None
         return Norm(data=data, nodes=tuple(sorted(nodes, key=lambda node: self.order[node.output[0]])))
 
@@ -107,7 +108,7 @@ class _Matcher:
             name = node.output[0]
         return name, True
 
-    def _centred(self, rows: str, nodes: list[onnx.NodeProto]) -> str | None:
+    def _centred(self, rows: str, nodes: list[onnx.NodeProto]) -> str:
         """Finds the tensor x whose rows are normalized. If `rows` is computed as x - mean(x), returns x and appends the
         nodes of this computation to `nodes`; otherwise returns `rows`.
         """

@@ -50,9 +50,10 @@ def calibrate(
 ) -> dict[ActivationType, dict[str, Quantization]]:
     """The quantization of every tensor and constant of the plan, in each of `dtypes`.
 
-    `run` computes all of the plan's tensors; `advance` is called after each run. Tensors that share a scale have one
-    range. Outputs of the model, and constants, keep their whole range with any method, since the largest values of an
-    output matter most. Raises ModelError if the model computes NaN or infinities.
+    `run` computes all of the plan's tensors; `advance` is called after each run. `method`, `percentile`: as in
+    `choose_range`. Tensors that share a scale have one range. Outputs of the model, and constants, keep their whole
+    range with any method, since the largest values of an output matter most. Raises ModelError if the model computes
+    NaN or infinities.
     """
     names = [name for name in plan.scale_of if name not in model.constants]
     ranges: dict[str, Range] = {}

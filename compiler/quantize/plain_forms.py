@@ -188,8 +188,8 @@ def _matmul(model: FloatModel, proto: onnx.NodeProto, product: _Product) -> list
 def _moved(
     model: FloatModel, nodes: list[onnx.NodeProto], name: str, order: Sequence[int], label: str
 ) -> str:
-    """The name of a tensor with its axes in another order: `name` itself, a new constant, or the result of a Transpose
-    called `label`, which is added to `nodes`.
+    """The name of tensor `name` with its axes in the order `order`, as for Transpose: `name` itself, a new constant, or
+    the result of a Transpose called `label`, which is added to `nodes`.
     """
     if list(order) == sorted(order):
         return name

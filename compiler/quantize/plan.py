@@ -214,7 +214,7 @@ def plan_quantization(model: FloatModel, floats: Collection[str] = (), *, whole:
 
 def _is_part(node: onnx.NodeProto, functions: Collection[str], fused: Mapping[str, str]) -> bool:
     """Whether a node belongs to the layer of another node, because it is a clamp fused with its producer, or a node of
-    a function before the last one.
+    a function before the last one. `functions`: results of nodes that compute functions.
     """
     if node.output[0] in functions:
         return node.output[0] in fused
@@ -222,8 +222,8 @@ def _is_part(node: onnx.NodeProto, functions: Collection[str], fused: Mapping[st
 
 
 def computed_beside(model: FloatModel) -> frozenset[str]:
-    """Names of the float tensors that are computed from integer inputs alone, without any product: for example, the
-    sines of positions in a rotary embedding.
+    """Names of the float tensors that are computed from integer inputs alone, without any product or embedding: for
+    example, the sines of positions in a rotary embedding.
 
     They are quantized only if an Add or Mul combines them with a quantized tensor.
     """

@@ -178,7 +178,7 @@ def _measure(
 ) -> None:
     """Measures the errors of the quantized model `written`. Computes all `samples` with it and with `run`, which
     computes the tensors of the float model, and adds the differences to `errors` (keys: tensors of the float model).
-    `advance` is called after each sample.
+    `prepare` compiles the quantized model. `advance` is called after each sample.
     """
     kept = {name: name if name in model.outputs else written.dequantized[name] for name in errors}
     given = {info.name for info in model.inputs}

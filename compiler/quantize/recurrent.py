@@ -40,7 +40,7 @@ class _Context(NodeErrors):
         return Tensor(name=name, shape=self.shapes[name])
 
     def store(self, name: str, array: np.ndarray) -> str:
-        """Adds an initializer named after `name`; returns its name."""
+        """Adds `array` as an initializer called `name` with a number; returns this name."""
         # Steps have thousands of constants: the search for an unused name starts at their number.
         unique = unused(f"{name}_{len(self.initializers)}", self.taken)
         self.taken.add(unique)

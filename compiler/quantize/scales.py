@@ -39,8 +39,8 @@ def nearest(scales: NDArray[np.float64]) -> NDArray[np.float32]:
 def activation_quantization(
     low: float, high: float, dtype: ActivationType, *, round_scale: RoundScale = nearest
 ) -> Quantization:
-    """The quantization to `dtype` of the range from `low` to `high`; 0 is represented exactly. An empty range gets
-    scale 1. `round_scale` rounds the computed scale to float32.
+    """The quantization to `dtype` of the range from `low` to `high`, extended to contain 0, which is represented
+    exactly. The range 0 to 0 gets scale 1. `round_scale` rounds the computed scale to float32.
     """
     low, high = min(low, 0.0), max(high, 0.0)
     span = high - low if dtype == "uint8" else max(-low, high)
@@ -62,7 +62,7 @@ def weight_scales(
 
     A channel's scale is chosen so that its largest magnitude becomes 127. A channel of zeros gets the largest scale of
     all channels, so that its bias has the same resolution. A scale is enlarged if the channel's bias, in units of
-    `input_scale` * scale, would otherwise exceed `MOST_BIAS`.
+    `input_scale` * scale, would otherwise exceed `MOST_BIAS`. `round_scale` rounds the computed scales to float32.
     """
     magnitude = np.abs(weight.astype(np.float64))
     others = tuple(position for position in range(weight.ndim) if position != axis)
@@ -78,14 +78,14 @@ def weight_scales(
 def quantize_weights(
     weight: NDArray[np.floating], scale: NDArray[np.float32], axis: int | None
 ) -> NDArray[np.int8]:
-    """`weight` in steps of `scale`, rounded half to even, between -127 and 127."""
+    """`weight` in steps of `scale` (one, or one per index along `axis`), rounded half to even, from -127 to 127."""
     shape = [-1 if position == axis else 1 for position in range(weight.ndim)]
     steps = np.rint(weight.astype(np.float64) / scale.astype(np.float64).reshape(shape if scale.ndim else ()))
     return np.clip(steps, -WEIGHT_STEPS, WEIGHT_STEPS).astype(np.int8)
 
 
 def bias_scales(input_scale: np.float32, weight_scale: NDArray[np.float32]) -> NDArray[np.float32]:
-    """input scale * weight scale in float32: the unit of an accumulator. Raises ScaleError where it is not finite."""
+    """`input_scale` * `weight_scale` in float32: an accumulator's unit. Raises ScaleError if it is not finite."""
     with np.errstate(over="ignore", under="ignore"):
         return checked_scales(np.float32(input_scale) * weight_scale)
 

@@ -44,8 +44,9 @@ def simulated(model: onnx.ModelProto, outputs: Sequence[str]) -> onnx.ModelProto
 def _rounding(
     node: onnx.NodeProto, arrays: dict[str, np.ndarray], constants: dict[str, np.ndarray]
 ) -> list[onnx.NodeProto]:
-    """The nodes that compute a QuantizeLinear's result minus its zero point. They clip before they round; the order
-    does not matter, because the bounds are integers.
+    """The nodes that compute a QuantizeLinear's result minus its zero point, with the values `arrays` of its operands;
+    their own numbers are added to `constants`. They clip before they round; the order does not matter, because the
+    bounds are integers.
     """
     data, scale, zero_point = node.input
     limits, zero = np.iinfo(arrays[zero_point].dtype), int(arrays[zero_point])

@@ -41,7 +41,7 @@ def write_qdq(
     per_tensor: Collection[str] = (),
 ) -> QuantizedModel:
     """Writes `model` in QDQ form and checks the result with ONNX's checker. Weights have one scale per output channel,
-    or a single scale for the nodes in `per_tensor`.
+    or a single scale for the nodes in `per_tensor`. `quantizations`: by name of the plan's tensors.
 
     Raises ScaleError if a product of scales is not finite in float32.
     """
@@ -164,8 +164,8 @@ class _Writer:
         return ends.tolist() == [-128, 127]
 
     def _weigh(self, copy: onnx.NodeProto, input_scale: np.float32) -> None:
-        """Replaces the weights and bias of a product (Conv, Gemm, MatMul ...) by dequantized integers. `input_scale`:
-        scale of its other operand.
+        """Replaces the weights and bias of `copy`, a product (Conv, Gemm, MatMul ...), by dequantized integers.
+        `input_scale`: scale of its other operand.
         """
         node = read_node(copy, 0)
         weight_name, bias_name = copy.input[1], input_name(copy, 2)

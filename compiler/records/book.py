@@ -60,8 +60,8 @@ class RecordBook:
         return None
 
     def fastest(self, choices: Sequence[tuple[Description, Space | None]], target: Description) -> int | None:
-        """Chooses among several workloads for one node, the default workload first, each with its space of knobs.
-        Returns the index of the workload whose best legal record is fastest.
+        """Chooses among the workloads in `choices` for one node, the default workload first, each with its space of
+        knobs (None: all knobs are legal). Returns the index of the workload whose best legal record is fastest.
 
         Compares records of this machine if the default workload has one. Otherwise compares records of the machine's
         family (machines with the same "family" in their description). Returns None if the default workload has no

@@ -43,7 +43,7 @@ class Skipped:
 
     @property
     def warning(self) -> str | None:
-        """One line for the user, "r.jsonl: 3 of 120 lines skipped: 2 no JSON (first: line 7), 1 …"; None if none is."""
+        """One line, "r.jsonl: 3 of 120 lines skipped: 2 no JSON (first: line 7), 1 …"; None if no line was skipped."""
         if not self.kinds:
             return None
         parts = []

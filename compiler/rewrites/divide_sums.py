@@ -53,7 +53,7 @@ def divide_sums(graph: Graph) -> Graph:
 
 
 def _named(tensors: dict[str, Tensor], tensor: Tensor, name: str) -> str:
-    """Adds a copy of `tensor` under an unused name derived from `name`; returns that name."""
+    """Adds a copy of `tensor` to `tensors` under an unused name derived from `name`; returns that name."""
     name = unused(name, tensors)
     tensors[name] = replace(tensor, name=name)
     return name
@@ -66,7 +66,8 @@ def _concatenation_to_split(
     saved by adding the constant to the concatenation's inputs instead. Returns None if not.
 
     Otherwise returns (concatenation node, index of its result among the inputs of `node`, output pixels). The output
-    pixels are a list with one array for each input of the concatenation: the pixels that this input fills.
+    pixels are a list with one array for each input of the concatenation: the pixels that this input fills. `makers`:
+    nodes by result; `uses`: numbers of readers by tensor.
     """
     if not isinstance(node.operator, Int8Elementwise) or node.operator.combination.kind != "add":
         return None

@@ -40,7 +40,7 @@ def run_rewrites(
 ) -> Graph:
     """Applies the rewrites `rows`, in their order, and returns the resulting graph. A rewrite is skipped if the graph
     has none of the operators that it changes, or if `target` cannot run its nodes. `dump(name, text)`, if given,
-    receives the graph's text after each rewrite."""
+    receives each rewrite's name and the new graph's text, or "(unchanged)"."""
     for row in rows:
         occurring = {type(node.operator) for node in graph.nodes}
         result = graph

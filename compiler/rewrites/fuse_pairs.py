@@ -33,8 +33,8 @@ from .driver import remove_dead
 
 
 def fuse_clamps(graph: Graph) -> Graph:
-    """Fuses each element-wise clamp into the producer of its input, as bounds of the producer's output, if the input
-    has no other reader.
+    """Fuses each element-wise clamp into the convolution, average pool or element-wise node that computes its input, as
+    bounds of that node's output, if the input has no other reader.
     """
 
     def merge(first: Node, second: Node) -> Node | None:
@@ -102,8 +102,8 @@ def compose_tables(graph: Graph) -> Graph:
 
 
 def fuse_tables(graph: Graph) -> Graph:
-    """Fuses an element-wise node into a look-up table if the node reads only the table's result and the table's input.
-    For example, x * sigmoid(x) becomes one table, with both roundings.
+    """Fuses an element-wise node into a look-up table if it reads only the table's result, which no other node reads,
+    and the table's input. For example, x * sigmoid(x) becomes one table, with both roundings.
     """
 
     def merge(first: Node, second: Node) -> Node | None:
@@ -172,7 +172,7 @@ def fuse_spare_positions(graph: Graph, inputs: Collection[str]) -> Graph:
 def _spaced(index: np.ndarray, shape: tuple[int, int, int, int]) -> Pair | None:
     """Tests whether `index`, int64 (N, positions), only adds gaps: it lists all pixels of each image in rows of
     `columns` pixels, and fills each row with -1 up to a length of `pitch`. Returns (columns, pitch), or None for other
-    indices.
+    indices. `shape`: (N, C, H, W) of the pixels' tensor.
     """
     batch, _, height, width = shape
     plane, nothing = height * width, np.flatnonzero(index[0] < 0)

@@ -25,7 +25,7 @@ BLOCKS = (4, 8, 16)
 
 def block_of(channels: int, lanes: int) -> int:
     """Chooses the number of channels in a block of a tensor's memory layout: the smallest of `BLOCKS` that holds all
-    channels, but not more than `lanes`, the number of int32 sums in a vector."""
+    channels, but not more than `lanes`, the number of int32 sums in a vector (4 for less than 4 lanes)."""
     possible = [block for block in BLOCKS if block <= max(lanes, BLOCKS[0])]
     return next((block for block in possible if channels <= block), possible[-1])
 
@@ -79,7 +79,7 @@ def _without_unused_inputs(node: Node) -> Node:
 
 
 def converted_inputs(graph: Graph) -> frozenset[str]:
-    """Names of the float32 inputs that are quantized; they may not hold NaN, which has no integer."""
+    """Names of the float32 model inputs that `graph` quantizes; they may not hold NaN, which has no integer."""
     makers = graph.producers()
     found: set[str] = set()
     for node in graph.nodes:

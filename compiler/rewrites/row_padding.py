@@ -57,9 +57,10 @@ def leave_room(graph: Graph, block: int) -> Graph:
 def has_room(
     graph: Graph, name: str, makers: Mapping[str, Node], readers: Mapping[str, list[Node]], block: int
 ) -> bool:
-    """Whether the producer of tensor `name`, whose pixels do not fill whole blocks, can add padding pixels: it must
-    write pixel by pixel, and all readers must be 1x1 convolutions. False also if the convolutions would spend more
-    cycles on the padding than an exchange of the tensor's channels and pixels takes.
+    """Whether the producer of tensor `name`, whose pixels do not fill whole blocks of `block`, can add padding pixels:
+    it must write pixel by pixel, and all readers must be 1x1 convolutions. False also if the convolutions would spend
+    more cycles on the padding than an exchange of the tensor's channels and pixels takes. `makers`, `readers`: nodes by
+    tensor.
     """
     maker, (_, channels, height, width) = makers.get(name), graph.tensors[name].nchw
     if maker is None or height * width % block == 0 or name in {item.tensor for item in graph.outputs}:
@@ -76,7 +77,7 @@ def reads_whole_blocks(
     graph: Graph, node: Node, makers: Mapping[str, Node], readers: Mapping[str, list[Node]], block: int
 ) -> bool:
     """Whether a 1x1 convolution reads whole blocks of `block` positions (pixels). A convolution whose input
-    `leave_room` can pad to whole blocks counts, too.
+    `leave_room` can pad to whole blocks counts, too. `makers`, `readers`: nodes by tensor.
     """
     _, _, height, width = graph.tensors[node.inputs[0]].nchw
     return height * width % block == 0 or has_room(graph, node.inputs[0], makers, readers, block)

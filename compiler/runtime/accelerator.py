@@ -23,9 +23,7 @@ from .readable import Readable, Texts
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class RunResult:
     """Result of one run. `outputs`: in the types that the model declares. `integer_outputs`: the stored int8 tensors by
-    output name.
-
-    Both are empty if only the timing was simulated.
+    output name. Both are empty if only the timing was simulated.
     """
 
     outputs: Mapping[str, np.ndarray]
@@ -81,7 +79,8 @@ def read_outputs(
 def read_tensor(compiled: Compiled, name: str, memory: np.ndarray) -> np.ndarray:
     """The stored int8 tensor `name`, in the graph's shape, from a memory image after a run.
 
-    Inputs and outputs are always there; an intermediate tensor may have been overwritten by a later one.
+    Inputs and outputs are always there; a later tensor may have overwritten an intermediate one. Raises KeyError for a
+    tensor that was never in DRAM.
     """
     tensor = compiled.graph.tensors[name]
     address = compiled.addresses[name]

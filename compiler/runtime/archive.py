@@ -65,7 +65,7 @@ def read_own(description: Mapping[str, Any], read: Callable[[Field], object]) ->
 
 
 def write_archive(path: Path, description: Mapping[str, Any], files: Mapping[str, Content]) -> None:
-    """Writes an archive, completely or not at all; equal contents give equal files. Raises WriteError if that fails."""
+    """Writes `description` and the further members `files`, all or nothing, equal ones alike; raises WriteError."""
     members: dict[str, Content] = {
         DESCRIPTION: (json.dumps(description, indent=1) + "\n").encode(),
         **files,
@@ -232,7 +232,7 @@ def read_description(path: Path, text: bytes, expected: int) -> Field:
 
 
 def read_target(path: Path, fields: Field) -> CpuTarget:
-    """The target in a description. Raises ArchiveError if this machine may not be able to run its code."""
+    """The target that `fields` describes. Raises ArchiveError if this machine may not be able to run its code."""
     sizes = fields.at("cache_bytes").shape()
     if len(sizes) != 2:
         raise fields.at("cache_bytes").fail("must be the sizes of two caches")
@@ -266,7 +266,7 @@ def read_target(path: Path, fields: Field) -> CpuTarget:
 
 
 def check_memory(document: Field, parts: Mapping[str, int]) -> None:
-    """Raises ArchiveError unless this machine has memory for the sum of `parts` (bytes by the name of their use)."""
+    """Raises ArchiveError, naming `document`, unless this machine has memory for the sum of `parts` (bytes by use)."""
     if problem := memory_problem(sum(parts.values())):
         most = max(parts, key=lambda name: parts[name])
         raise document.fail(f"{problem}; {most} alone takes {parts[most]:,}")
@@ -284,7 +284,7 @@ def _headers(file: IO[bytes]) -> Iterator[tarfile.TarInfo]:
 def _check_sizes(
     path: Path, entries: Mapping[str, tarfile.TarInfo], description: str, names: tuple[str, ...]
 ) -> None:
-    """Raises ArchiveError for members that are missing, or larger than a file of their kind can be."""
+    """Raises ArchiveError for missing members, a too large description, or more bytes than this machine can hold."""
     for name in (*names, CHECKSUM):
         if name not in entries:
             raise ArchiveError(f"{path}: contains no {name}; it is incomplete or not a {description}")

@@ -39,7 +39,7 @@ class Field:
     value: object
 
     def fail(self, problem: str) -> ArchiveError:
-        """The error for this field, with the text `problem`."""
+        """Returns (does not raise) the error for this field, with the text `problem`."""
         where = f"description.json: {self.name}" if self.name else "description.json"
         return ArchiveError(printable(f"{self.path}: {where}: {problem}; compile the model again"))
 
@@ -55,19 +55,19 @@ class Field:
         return self.at(key) if key in self._as(dict, "an object") else None
 
     def entries(self) -> dict[str, Field]:
-        """The fields of this object by name."""
+        """The fields of this JSON object by name. Raises ArchiveError for other values."""
         return {
             self._word(key): self._inner(f"[{key!r}]", value)
             for key, value in self._as(dict, "an object").items()
         }
 
     def items(self) -> list[Field]:
-        """The elements of this list."""
+        """The elements of this JSON list. Raises ArchiveError for other values."""
         return [self._inner(f"[{number}]", value) for number, value in enumerate(self._as(list, "a list"))]
 
     def integer(self, least: int = 0, most: int = MOST_INTEGER) -> int:
-        """This field's value, an integer from `least` to `most`. Raises ArchiveError for other values, as do all
-        methods below.
+        """This field's value, an integer from `least` to `most`. Raises ArchiveError for other values (true and false
+        included), as do all methods below.
         """
         value = self.value
         if isinstance(value, bool) or not isinstance(value, int):
@@ -77,7 +77,7 @@ class Field:
         return value
 
     def number(self, least: float = 0) -> float:
-        """This field's value, a finite number from `least` to MOST_INTEGER."""
+        """This field's value, a finite number from `least` to MOST_INTEGER; raises ArchiveError for other values."""
         value = self.value
         if isinstance(value, bool) or not isinstance(value, int | float):
             raise self.fail(f"is {self._shown()}, not a number")
@@ -86,17 +86,17 @@ class Field:
         return float(value)
 
     def boolean(self) -> bool:
-        """This field's value, true or false."""
+        """This field's value, true or false; raises ArchiveError for other values."""
         if not isinstance(self.value, bool):
             raise self.fail(f"is {self._shown()}, not true or false")
         return self.value
 
     def text(self) -> str:
-        """This field's value, a text that can be encoded as UTF-8."""
+        """This field's value, a text that can be encoded as UTF-8; raises ArchiveError for other values."""
         return self._word(self._as(str, "text"))
 
     def symbol(self) -> str:
-        """This field's text, which must be a valid function name."""
+        """This field's text, a valid function name; raises ArchiveError for other values."""
         if not _SYMBOL.fullmatch(text := self.text()):
             raise self.fail(f"is {self._shown()}, not the name of a function")
         return text
@@ -108,28 +108,28 @@ class Field:
         return text
 
     def one_of(self, known: Sequence[str]) -> str:
-        """This field's value, a text that is one of `known`."""
+        """This field's value, a text that is one of `known`; raises ArchiveError for other values."""
         if (text := self.text()) not in known:
             raise self.fail(f"is {self._shown()}, not one of {', '.join(known)}")
         return text
 
     def element_type(self) -> DType:
-        """This field's text as the element type of a tensor."""
+        """This field's text as the element type of a tensor; raises ArchiveError for other values."""
         return DType(self.one_of(_TYPES))
 
     def shape(self) -> tuple[int, ...]:
-        """This field's value, the shape of an array; the caller checks the number of the array's bytes."""
+        """This field's value, an array's shape; else raises ArchiveError. The caller checks the array's size."""
         sizes = tuple(item.integer() for item in self.items())
         if len(sizes) > MOST_DIMENSIONS:
             raise self.fail(f"has {len(sizes)} dimensions, more than {MOST_DIMENSIONS}")
         return sizes
 
     def texts(self) -> tuple[str, ...]:
-        """This field's value, a list of texts."""
+        """This field's value, a list of texts; raises ArchiveError for other values."""
         return tuple(item.text() for item in self.items())
 
     def among(self, known: Sequence[str]) -> tuple[str, ...]:
-        """This field's value, a list of different texts, each of them in `known`."""
+        """This field's value, a list of different texts, each of them in `known`; else raises ArchiveError."""
         allowed, seen = set(known), set[str]()
         for item in self.items():
             if (text := item.text()) not in allowed:

@@ -150,7 +150,9 @@ CudaTargetT = TypeVar("CudaTargetT", bound=GpuTarget)
 
 
 def read_target(fields: Field, kind: type[CudaTargetT], names: Sequence[str], **others: Any) -> CudaTargetT:
-    """The target in a description, with an architecture from `names`; `others`: further fields of the class `kind`."""
+    """The target of class `kind` that `fields` describes. `names`: the known architectures. `others`: values of fields
+    of `kind` that other classes of targets lack. Raises ArchiveError for invalid fields.
+    """
     return kind(
         arch=fields.at("arch").one_of(names),
         multiprocessors=fields.at("multiprocessors").integer(1),

@@ -93,7 +93,9 @@ class CudaDevice(Closing):
             return _Pinned(self._core.LegacyPinnedMemoryResource().allocate(size), size, self._make_current)
 
     def load(self, cubin: bytes, functions: Mapping[str, int]) -> DeviceModule:
-        """Loads the code, and looks up its kernels at once, because CUDA loads a kernel when it is first looked up."""
+        """Loads the code `cubin` and looks up its kernels at once, because CUDA loads a kernel when it is first looked
+        up. `functions`: the largest dynamic shared memory, in bytes, of the launches of each kernel, by its name.
+        """
         with self._calling("loading kernels"):
             code = self._core.ObjectCode.from_cubin(cubin)
             kernels = {name: code.get_kernel(name) for name in functions}
@@ -108,11 +110,15 @@ class CudaDevice(Closing):
         return _Module(code, kernels)
 
     def copy_in(self, address: int, source: PinnedMemory, start: int, size: int) -> None:
-        """Copies bytes of `source` to the device; asynchronous, so `source` must not change until `synchronize`."""
+        """Copies `size` bytes of `source`, from byte `start` on, to device address `address`; asynchronous, so `source`
+        must not change until `synchronize`.
+        """
         self._copy(address, source.array.ctypes.data + start, size)
 
     def copy_out(self, destination: PinnedMemory, start: int, address: int, size: int) -> None:
-        """Copies bytes from the device to `destination` asynchronously; they are valid after `synchronize`."""
+        """Copies `size` bytes from device address `address` to `destination`, from its byte `start` on; asynchronous,
+        so the bytes are valid after `synchronize`.
+        """
         self._copy(destination.array.ctypes.data + start, address, size)
 
     def launch(self, module: DeviceModule, call: DeviceCall) -> None:
@@ -130,7 +136,7 @@ class CudaDevice(Closing):
             self._core.launch(self._queue, config, module.kernels[launch.function], *given)
 
     def capture(self, work: Callable[[], None]) -> DeviceGraph:
-        """Captures the launches of `work` on the graph builder's own stream."""
+        """The graph of the launches in `work`, which go to the graph builder's own stream and do not run yet."""
         # One capture at a time: `launch` uses `self._queue`.
         with self._capturing, self._calling("capturing a graph"):
             builder = self._device.create_graph_builder()
@@ -154,7 +160,9 @@ class CudaDevice(Closing):
             graph.graph.launch(self._stream)
 
     def milliseconds(self, graph: DeviceGraph) -> float:
-        """Time of a graph between two events, whose resolution is about half a microsecond."""
+        """Launches a graph and waits; returns the milliseconds between two device events before and after the graph,
+        whose resolution is about half a microsecond.
+        """
         assert isinstance(graph, _Graph)
         with self._calling("timing a graph"), contextlib.ExitStack() as events:
             timing = self._core.EventOptions(timing_enabled=True)

@@ -132,11 +132,13 @@ class Device(Protocol):
         ...
 
     def copy_in(self, address: int, source: PinnedMemory, start: int, size: int) -> None:
-        """Copies bytes [start, start + size) of `source` to device memory, in stream order."""
+        """Copies bytes [start, start + size) of `source` to the device address `address`, in stream order."""
         ...
 
     def copy_out(self, destination: PinnedMemory, start: int, address: int, size: int) -> None:
-        """Copies device memory to bytes [start, start + size) of `destination`, in stream order."""
+        """Copies `size` bytes from device address `address` to `destination`, from its byte `start` on, in stream
+        order.
+        """
         ...
 
     def launch(self, module: DeviceModule, call: DeviceCall) -> None:
@@ -152,7 +154,7 @@ class Device(Protocol):
         ...
 
     def milliseconds(self, graph: DeviceGraph) -> float:
-        """Runs a graph and waits; returns the time between device events before and after it."""
+        """Runs a graph and waits; returns the milliseconds between device events before and after it."""
         ...
 
     def synchronize(self) -> None:

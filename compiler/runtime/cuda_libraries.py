@@ -26,7 +26,9 @@ def libraries() -> tuple[ModuleType, ModuleType]:
 
 
 def devices(core: ModuleType, label: str) -> tuple[Any, ...]:
-    """All GPUs of this machine. Raises DeviceError, which begins with `label`, if there is no driver or no GPU."""
+    """All GPUs of this machine, as `core` (the module cuda.core) lists them. Raises DeviceError, whose message begins
+    with `label`, if there is no driver or no GPU.
+    """
     try:
         devices = tuple(core.Device.get_all_devices())
     except Exception as error:  # errors of the loader and of the driver have no base class of their own

@@ -35,7 +35,7 @@ resolution of the device's events.
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceTime:
-    """Median time of one node on the device over several runs.
+    """Median time of one node of the graph on the device over several runs. `members`: names of its ONNX nodes.
 
     `gflops` is 0 if the node only moves data; `gigabytes_per_second` counts each array that the node reads or writes
     once. `kernels`: number of launches.
@@ -125,7 +125,7 @@ class CudaNetwork(GraphNetwork):
         """Milliseconds of each of `repeat` runs of all kernels by the device's own clock, without copies from and to
         the host.
 
-        Arguments and errors as in `run`.
+        Arguments and errors as in `run`; also raises KernelArgumentError if `repeat` is less than 1.
         """
         self._check_repeat(repeat)
         with closing(self.timer(inputs)) as timer:
@@ -149,8 +149,8 @@ class CudaNetwork(GraphNetwork):
     def profile(
         self, inputs: Mapping[str, np.ndarray], *, threads: int = 1, repeat: int = 20
     ) -> tuple[DeviceTime, ...]:
-        """The median time of each node over `repeat` measurements, in the order of their runs; errors as in `run`.
-        `threads` has no effect.
+        """The median time of each node over `repeat` measurements (at least 1), in the order in which nodes run;
+        arguments and errors as in `run`. `threads` has no effect.
 
         A node's kernels run `REPETITIONS` times in a row between two events, so arrays that fit into the level 2 cache
         are read from it.

@@ -21,8 +21,8 @@ TRIED = 5
 
 
 def repetitions_for(milliseconds: float) -> int:
-    """Number of times that work of `milliseconds` must be repeated in one timed graph, so that the graph takes
-    LEAST_MILLISECONDS; at most MOST_REPETITIONS.
+    """Number of times that work of `milliseconds` must be repeated in one timed graph, so that the graph takes at least
+    LEAST_MILLISECONDS; from 1 to MOST_REPETITIONS, even if the graph then takes less.
     """
     return max(1, min(MOST_REPETITIONS, ceil(LEAST_MILLISECONDS / max(milliseconds, 1e-4))))
 

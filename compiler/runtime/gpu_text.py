@@ -31,12 +31,12 @@ def network_text(
     parts += [text.rstrip() + "\n" for text in definitions]
     for name, module in modules:
         uses = [launch for launch in launches if launch.kernel == name]
-        parts.append("\n".join([*_described(graph, name, module, uses), module.kernels.rstrip(), ""]))
+        parts.append("\n".join([*_described(name, module, uses), module.kernels.rstrip(), ""]))
     return "\n".join(parts)
 
 
-def _described(graph: Graph, name: str, module: CudaModule, uses: Sequence[Launch[str]]) -> Iterator[str]:
-    """The lines of a comment that describes a module."""
+def _described(name: str, module: CudaModule, uses: Sequence[Launch[str]]) -> Iterator[str]:
+    """The lines of a comment that describes the module `name`. `uses`: the network's launches of this module."""
     operators = ", ".join(dict.fromkeys(launch.operator for launch in uses))
     times = f", launched for {len(uses)} nodes" if len(uses) > 1 else ""
     yield from _comment(f"{name}: {operators}{times}")
@@ -45,7 +45,7 @@ def _described(graph: Graph, name: str, module: CudaModule, uses: Sequence[Launc
     if nodes:
         yield from _comment(f"  computes: {', '.join(nodes[:MOST_NODES])}{rest}")
     if uses:
-        yield from _comment(f"  arrays:   {', '.join(_arrays(graph, module, uses[0]))}")
+        yield from _comment(f"  arrays:   {', '.join(_arrays(module, uses[0]))}")
     shapes = {launch.function: launch for launch in module.launches}
     for function, launch in shapes.items():
         several = f"{function} " if len(shapes) > 1 else ""
@@ -54,8 +54,10 @@ def _described(graph: Graph, name: str, module: CudaModule, uses: Sequence[Launc
         yield from _comment(f"  method:   {uses[0].method}")
 
 
-def _arrays(graph: Graph, module: CudaModule, use: Launch[str]) -> Iterator[str]:
-    """Each parameter of a module: its name, type, shape and, in the first launch, its tensor."""
+def _arrays(module: CudaModule, use: Launch[str]) -> Iterator[str]:
+    """For each parameter of a module, a text with its name, type, shape, its tensor in the network's launch `use` (or
+    "constant"), and "(written)" if the kernel writes it.
+    """
     for parameter in module.parameters:
         shape = " x ".join(map(str, parameter.shape))
         tensor = use.tensors.get(parameter.name)

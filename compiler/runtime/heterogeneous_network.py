@@ -55,8 +55,8 @@ class RegionTime:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class HeterogeneousResult:
-    """Outputs by the model's names, the cycles of the accelerator's regions by region name, and all tensors that cross
-    borders between regions.
+    """Outputs by the model's names, the cycles of the accelerator's regions by region name, and, by name, all tensors
+    that cross borders between regions, with the model's inputs and outputs.
     """
 
     outputs: Arrays
@@ -88,7 +88,9 @@ class HeterogeneousNetwork(Closing):
         self._types = types
 
     def run(self, feeds: Arrays, *, threads: int = 1) -> HeterogeneousResult:
-        """One inference. Raises UserError for inputs that do not fit the model."""
+        """One inference. `feeds`: the model's inputs by name. `threads`: number of threads of regions on the CPU.
+        Raises UserError for inputs that do not fit the model, and for NaN that the accelerator would have to quantize.
+        """
         self._check(feeds)
         tensors: dict[str, np.ndarray] = {**self.constants, **feeds}
         cycles: dict[str, int] = {}
@@ -120,8 +122,9 @@ class HeterogeneousNetwork(Closing):
     ) -> tuple[RegionTime, ...]:
         """The time of each region, in the order in which regions run, on the tensors in `result`.
 
-        Work of the host is run `repeat` times and measured by `timed`. `clock_hertz`: the accelerator's clock, by
-        default that of its configuration. Raises UserError for less than one repetition.
+        Work of the host is run `repeat` times and measured by `timed`; regions on the CPU use `threads` threads.
+        `clock_hertz`: the accelerator's clock, by default that of its configuration. Raises UserError for less than one
+        repetition.
         """
         return tuple(
             time_region(
@@ -210,8 +213,10 @@ def time_region(
     clock_hertz: float | None = None,
 ) -> RegionTime:
     """The time of a region. `tensors`: arrays by name, which include the region's inputs. `cycles`: the number of
-    cycles that `run_region` returned for the region. `threads`, `repeat`: number of threads and of timed runs on the
-    CPU. `clock_hertz`: the accelerator's clock (None: the clock in its configuration). Raises UserError."""
+    cycles that `run_region` returned for the region. `threads`: number of threads of a region on the CPU. `repeat`:
+    number of timed runs of the host's work (a region on the CPU, or conversions for the accelerator). `clock_hertz`:
+    the accelerator's clock (None: the clock in its configuration). Raises UserError if `repeat` is less than 1.
+    """
     feeds = {name: tensors[name] for name in region.inputs}
     match region.code:
         case CpuNetwork() as network:
@@ -255,8 +260,8 @@ def _as_input_types(network: CpuNetwork, feeds: Arrays) -> dict[str, np.ndarray]
 
 
 def _boundary_seconds(compiled: Compiled, feeds: Arrays, repeat: int) -> float:
-    """Seconds in which the host converts inputs and outputs, measured with zeros, which take as long as
-    other values.
+    """Seconds in which the host converts the inputs `feeds` of a region of the accelerator to int8, and its outputs
+    back; outputs are zeros, which take as long as other values. `repeat`: number of timed runs of each (`timed`).
     """
     graph = compiled.graph
     stored = {item.name: np.zeros(graph.tensors[item.tensor].shape, np.int8) for item in graph.outputs}

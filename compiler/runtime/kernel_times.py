@@ -22,7 +22,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaunchTime:
-    """Median time of one kernel over several runs; `gflops` is 0 if the kernel only moves data."""
+    """Median time of one kernel over several runs; `gflops` is 0 if the kernel only moves data. `name`, `operator`: the
+    graph's node; `members`: names of its ONNX nodes.
+    """
 
     name: str
     operator: str
@@ -35,7 +37,7 @@ def launch_times(
     network: CpuNetwork, inputs: Mapping[str, np.ndarray], *, threads: int = 1, repeat: int = 20
 ) -> tuple[LaunchTime, ...]:
     """Median wall-clock time of each kernel over `repeat` runs, in the order of execution; other arguments and errors
-    as in `CpuNetwork.run`.
+    as in `CpuNetwork.run`. Also raises KernelArgumentError if `repeat` is less than 1.
     """
     check_inputs(network.name, network.inputs, inputs, network.quantized)
     if repeat < 1:

@@ -16,10 +16,10 @@ class Launch(Generic[KernelT]):
     """One launch of a kernel. `kernel`: a loaded kernel or, in networks that are not loaded, the name of its function
     or module.
 
-    `tensors`: names of the network's tensors by parameter; `constants`: arrays by parameter, packed for the kernel.
-    `members`: names of the ONNX nodes that the kernel computes; `operations`: number of its floating-point operations.
-    `method`: the kernel's template and knobs, which its text shows to readers ("" if unknown; archives do not store
-    them).
+    `name`, `operator`: name and operator of the graph's node. `tensors`: names of the network's tensors by parameter;
+    `constants`: arrays by parameter, packed for the kernel. `members`: names of the ONNX nodes that the kernel
+    computes; `operations`: number of its floating-point operations. `method`: the kernel's template and knobs, which
+    its text shows to readers ("" if unknown; archives do not store them).
     """
 
     name: str

@@ -15,8 +15,9 @@ from .artifact import Compiled
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Layer:
-    """One fused group of operators of the network, number `group` in the program. `macs`: number of its
-    multiplications.
+    """One fused group of operators of the network, number `group` in the program. `op`: the kind of its graph node.
+    `members`: names of its ONNX nodes. `macs`: number of its multiplications. `compulsory_bytes`: the least
+    number of bytes that the ONNX convolution or matrix product in the group must move (0 for other operators).
 
     `roofline_cycles` (`traffic.roofline_cycles`) is the greater of two times of the ONNX convolution or matrix product
     in the group (0 for other operators), before fusion: that of its multiplies and that of the bytes that it must move;

@@ -196,7 +196,9 @@ class LengthsExecutable(Readable):
         return next(iter(found.values()), self.lengths.most)
 
     def _check_shape(self, port: Port, array: np.ndarray, found: dict[str, int]) -> None:
-        """Raises UserError for a shape that does not fit `port`; adds the length of each ranged axis to `found`."""
+        """Raises UserError if the shape of `array` does not fit `port`, or gives a length other than the lengths in
+        `found`. Adds the length of each ranged axis to `found`, under a text that names the input and the axis.
+        """
         if array.ndim != len(port.shape):
             raise UserError(
                 f"input '{port.name}' has {array.ndim} dimensions; it needs {len(port.shape)}: "

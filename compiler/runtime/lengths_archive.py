@@ -116,7 +116,8 @@ def _check_ports(
     axes: Mapping[str, tuple[int, ...]],
 ) -> None:
     """Raises ArchiveError unless all rungs (executables for single lengths) have the inputs and outputs of the last
-    one, except for the length.
+    one, except for the length. `sizes`: the length of each of `executables`. `axes`: for each input and output the
+    axes whose size depends on the length.
     """
     last = executables[-1]
     for entry, length, executable in zip(document.at("rungs").items(), sizes, executables, strict=True):

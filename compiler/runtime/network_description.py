@@ -275,8 +275,8 @@ def _check_launch(
     graph: Graph,
     plan: StoragePlan,
 ) -> None:
-    """Raises ArchiveError unless each parameter of a launch has one array of the parameter's size and type, and written
-    arrays overlap no others.
+    """Raises ArchiveError unless each of `parameters` of a launch has one array of its size and type, and arrays of
+    parameters in `written` are no constants or inputs and overlap no others. `entry`: the launch's field, for errors.
     """
     given = {*launch.tensors, *launch.constants}
     names = {parameter.name for parameter in parameters}

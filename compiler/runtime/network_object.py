@@ -21,7 +21,8 @@ from .network_archive import NetworkCode
 
 
 def emit_network(network: NetworkCode, *, name: str) -> ObjectCode:
-    """The network as one freestanding object whose function `name` takes the inputs and outputs in their order.
+    """The network as one freestanding object whose function `name` takes the inputs, then the outputs, in the model's
+    order.
 
     The constants are part of the object, the arena is the function's workspace. Outputs that share memory, or that are
     inputs or constants, are copied. Equal networks give equal bytes. Raises ValueError if `name` is not a valid name in
@@ -95,7 +96,9 @@ class _Interface:
         return (tensor, 0) if view is None else (view.root, view.start)
 
     def place(self, tensor: str, offsets: Mapping[str, int]) -> Place:
-        """The place of a tensor that is not a constant: in a caller's array or in the arena."""
+        """The place of a tensor that is not a constant: in a caller's array or in the arena. `offsets`: byte offsets of
+        the network's tensors in the arena.
+        """
         root, start = self._root(tensor)
         argument = self._arguments.get(root)
         return Arena(offsets[tensor]) if argument is None else Argument(argument, start)
@@ -107,7 +110,9 @@ def _buffer(graph: Graph, name: str, tensor: str) -> Buffer:
 
 
 def _copy(tensor: Tensor, target: CpuTarget, modules: dict[str, Module]) -> Module:
-    """The kernel that copies a tensor of this size and type, taken from `modules`, or made and added to them."""
+    """The kernel that copies a tensor of this size and type, taken from `modules` (kernels by function name), or made
+    for `target` and added to `modules`.
+    """
     size = int(np.prod(tensor.shape, dtype=np.int64))
     function = f"vdla_copy{size}_{tensor.dtype}"
     if function not in modules:

@@ -117,7 +117,9 @@ class OpenClDevice(QueuedDevice):
             return _Memory(allocation, self._queue)
 
     def load(self, cubin: bytes, functions: Mapping[str, int]) -> DeviceModule:
-        """Compiles the OpenCL C text in `cubin`. Raises DeviceError with the compiler's log."""
+        """Compiles the OpenCL C text in `cubin`, with the kernels named in `functions` (the numbers in `functions` are
+        not used). Raises DeviceError with the compiler's log.
+        """
         cl = self._cl
         with self._calling("compiling kernels"):
             try:
@@ -128,19 +130,25 @@ class OpenClDevice(QueuedDevice):
             return _Module({name: cl.Kernel(program, name) for name in functions})
 
     def copy_in(self, address: int, source: PinnedMemory, start: int, size: int) -> None:
-        """Copies bytes of `source` to the device in queue order; `source` must not change before the copy runs."""
+        """Copies `size` bytes of `source`, from byte `start` on, to device address `address` in queue order; `source`
+        must not change before the copy runs.
+        """
         with self._calling("copying"):
             self._cl.enqueue_copy(self._queue, self._at(address, size), source.array[start : start + size])
 
     def copy_out(self, destination: PinnedMemory, start: int, address: int, size: int) -> None:
-        """Copies `size` bytes from the device to `destination`, from byte `start` on, in queue order."""
+        """Copies `size` bytes from device address `address` to `destination`, from its byte `start` on, in queue
+        order.
+        """
         with self._calling("copying"):
             self._cl.enqueue_copy(
                 self._queue, destination.array[start : start + size], self._at(address, size)
             )
 
     def milliseconds(self, graph: DeviceGraph) -> float:
-        """Time from the start of the first kernel to the end of the last, by the device's clock."""
+        """Runs a graph of at least one launch and waits; returns the milliseconds from the start of the first kernel to
+        the end of the last, by the device's clock.
+        """
         with self._lock:
             events = self._submit(launches_of(graph))
         with self._calling("timing kernels"):

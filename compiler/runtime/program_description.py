@@ -136,7 +136,9 @@ def read_program(entry: Field, constants: Mapping[str, np.ndarray]) -> Compiled:
 
 
 def _instructions(entry: Field, words: int, constants: Mapping[str, np.ndarray]) -> np.ndarray:
-    """The instructions, uint64 [instructions, words]. Raises ArchiveError."""
+    """The instructions that `entry` describes, uint64 [instructions, words]. `words`: 64-bit words of an instruction.
+    Raises ArchiveError.
+    """
     count = entry.at("instructions").integer()
     if problem := memory_problem(8 * count * words):
         raise entry.at("instructions").fail(problem)
@@ -154,8 +156,8 @@ def _instructions(entry: Field, words: int, constants: Mapping[str, np.ndarray])
 def _described_view(view: np.ndarray, pool: ConstantPool, name: str) -> dict[str, Any]:
     """A view (for each output element its position in a tensor), for JSON.
 
-    The positions are given by the first position and the step of each axis, if that is possible and no position is
-    negative; else by an array.
+    The positions are given by the first position and the step of each axis, if that is possible and none of these
+    numbers is negative; else by an array, which is added to `pool` as `name`.
     """
     start = int(view.flat[0]) if view.size else 0
     steps = [

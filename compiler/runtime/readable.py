@@ -96,7 +96,7 @@ class CompiledKernels(Readable):
         raise self.without_text(kind)
 
     def without_text(self, kind: str) -> UserError:
-        """The error for a network that was loaded from a file without source text."""
+        """Returns the error for a network that was loaded from a file without text; `kind`: the source asked for."""
         return UserError(
             f"{self._executable.name}: was read from a file, which contains machine code only; compile the model with "
             f'vdla.compile to get its source "{kind}"'

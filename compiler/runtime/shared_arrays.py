@@ -25,7 +25,8 @@ class SharedArrays:
     """Read-only arrays that several networks share, looked up by content and stored side by side
     (`codegen.cpu.memory`).
 
-    `panels`: layouts of weights for matrix products on processors (`templates.cpu.panel_widths`).
+    `panels`: for each size (depth, columns) of weights of matrix products on processors, the widths of the panels into
+    which such weights are packed, in vectors (`templates.cpu.panel_widths`).
     """
 
     panels: dict[tuple[int, int], list[int]] = field(default_factory=dict)

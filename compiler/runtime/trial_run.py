@@ -58,8 +58,8 @@ def run_in_trial(action: Callable[[], object], *, operations: int = 0) -> str | 
 
 
 def _act(action: Callable[[], object], writes: int) -> NoReturn:
-    """Runs `action` in the child process. Writes the text of an exception to the pipe `writes`, and exits; discards
-    LLVM's messages on standard error.
+    """Runs `action` in the child process and exits, always with status 0. Writes the text of an exception to the file
+    descriptor `writes`, the end of a pipe; discards LLVM's messages on standard error.
     """
     try:
         faulthandler.disable()
@@ -77,7 +77,9 @@ def _act(action: Callable[[], object], writes: int) -> NoReturn:
 
 
 def _read_all(reads: int, deadline: float) -> bytes | None:
-    """All bytes of a pipe until it is closed; None if it is not closed before the deadline."""
+    """All bytes from a pipe (file descriptor `reads`) until it is closed; None if it is not closed before `deadline`, a
+    time of `time.monotonic`.
+    """
     said = b""
     while (left := deadline - time.monotonic()) > 0:
         if not select.select([reads], [], [], left)[0]:

@@ -155,7 +155,9 @@ class WgslDevice(QueuedDevice):
             return _Memory(self, address)
 
     def load(self, cubin: bytes, functions: Mapping[str, int]) -> DeviceModule:
-        """Compiles the WGSL text in `cubin`. Raises DeviceError with the compiler's message."""
+        """Compiles the WGSL text in `cubin`, with the kernels named in `functions` (the numbers in `functions` are not
+        used). Raises DeviceError with the compiler's message.
+        """
         text = cubin.decode()
         bindings: list[tuple[str, str]] = []
         kernels: dict[str, tuple[tuple[str, str], ...]] = {}
@@ -169,7 +171,9 @@ class WgslDevice(QueuedDevice):
             return _Module(module, kernels)
 
     def copy_in(self, address: int, source: PinnedMemory, start: int, size: int) -> None:
-        """Copies bytes of `source` to the device in queue order; `source` may change as soon as the call returns."""
+        """Copies `size` bytes of `source`, from byte `start` on, to the invented address `address` in queue order;
+        `source` may change as soon as the call returns.
+        """
         if not size:
             return
         with self._lock, self._calling("copying"):
@@ -179,7 +183,9 @@ class WgslDevice(QueuedDevice):
             self._queue.write_buffer(buffer, offset, np.pad(data, (0, -data.size % 4)))
 
     def copy_out(self, destination: PinnedMemory, start: int, address: int, size: int) -> None:
-        """Copies `size` bytes from the device to `destination` after all work in the queue, and waits for them."""
+        """Copies `size` bytes from the invented address `address` to `destination`, from its byte `start` on, after all
+        work in the queue, and waits for them.
+        """
         if not size:
             return
         with self._lock, self._calling("copying"):
@@ -188,7 +194,9 @@ class WgslDevice(QueuedDevice):
             destination.array[start : start + size] = np.frombuffer(data, np.uint8)[:size]
 
     def milliseconds(self, graph: DeviceGraph) -> float:
-        """Time of the graph's kernels by the device's clock; by the host's clock if the device has none."""
+        """Runs a graph and waits; returns the milliseconds of its kernels by the device's clock, or by the host's clock
+        if the device has none.
+        """
         calls = launches_of(graph)
         with self._lock, self._calling("timing kernels"):
             self.synchronize()
@@ -225,7 +233,7 @@ class WgslDevice(QueuedDevice):
                 self._buffers.pop(address).destroy()
 
     def _at(self, address: int) -> tuple[Any, int]:
-        """The buffer with an address, and the offset of the address in the buffer."""
+        """The buffer whose range of invented addresses contains `address`, and the byte offset of the address in it."""
         start = self._starts[bisect.bisect_right(self._starts, address) - 1]
         return self._buffers[start], address - start
 

@@ -83,7 +83,7 @@ def set_scope(program: Program, buffer: str, scope: str) -> Program:
 
 
 def check_operands(program: Program, body: Stmt, buffer: str, scope: str, problem: str) -> None:
-    """Raises LegalityError if a hardware operation under `body` requires the buffer in another scope than `scope`."""
+    """Raises LegalityError (text: `problem`) if an Intrinsic in `body` needs another scope than `scope` of `buffer`."""
     for node in walk(body):
         if isinstance(node, Intrinsic):
             for formal, region in zip(node.declaration.parameters, node.operands, strict=True):

@@ -103,8 +103,8 @@ def _target(statement: Node, program: Program, name: str) -> Buffer:
 def _producers(
     program: Program, path: tuple[Node, ...], alloc: Node, buffer: Buffer, name: str, loop: str
 ) -> list[Stmt]:
-    """The statements before the loop that write the buffer. Each is in the same sequence of statements as `loop` or as
-    one of the loops around it. Raises LegalityError if one of them cannot be moved.
+    """The statements that write `buffer` in the allocation `alloc`, each in a sequence on `path` (the nodes down to
+    `loop`) and before `loop`. Raises LegalityError, about the statement `name`, if one of them cannot be moved.
     """
     producers: list[Stmt] = []
     read: set[str] = set()

@@ -22,8 +22,8 @@ def fills_box(
     over: Sequence[For],
     ranges: Ranges,
 ) -> bool:
-    """Whether an access to `sizes` elements from `starts` on touches all of a box (rectangle of elements) while the
-    loops `over` run.
+    """Whether an access to `sizes` elements from `starts` on provably touches all of a box (rectangle of elements)
+    while the loops `over` run.
 
     The box is the hull of the touched elements (`ir.regions`); `extents`: its size. `ranges`: ranges of the loops
     around `over`. A size of None is unknown. Each dimension's index must be a mixed-radix number of loops that occur in
@@ -59,7 +59,7 @@ class _Digits:
     width: int
 
     def fill(self, digits: list[tuple[int, Expr]], extent: Expr) -> bool:
-        """Whether accesses together touch every index 0 .. extent - 1 of the dimension. Each access touches `width`
+        """Whether accesses provably touch every index 0 .. extent - 1 of the dimension. Each access touches `width`
         adjacent elements; its first index is the sum of step * variable over the pairs (step, variable) in `digits`.
         False if a step exceeds the number of elements that the digits with smaller steps cover together: elements are
         then left out.

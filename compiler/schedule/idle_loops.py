@@ -19,8 +19,9 @@ def _chain(node: Node) -> list[For]:
 
 
 def loops_with_work(names: AbstractSet[str], around: Sequence[For], body: Node, inside: int) -> list[str]:
-    """The sorted names of the loops among `names` that are not idle. An idle loop does nothing in all iterations but
-    the first. `around`: the loops around `body`, outermost first; loops before position `inside` are never idle.
+    """The sorted names of the loops among `names` that are not provably idle. An idle loop does nothing in all
+    iterations but the first. `around`: the loops around `body`, outermost first; loops before position `inside` never
+    count as idle.
     """
     return sorted(names - _idle_loops((*around, *_chain(body)), inside))
 

@@ -104,7 +104,7 @@ def written(node: Node) -> set[str]:
 
 
 def single(loop: For) -> bool:
-    """Whether a loop has at most one iteration, like the loops that `guard` adds."""
+    """Whether a loop provably has at most one iteration, like the loops that `guard` adds."""
     return _at_most_one(loop.extent)
 
 
@@ -126,7 +126,7 @@ def conjuncts(condition: Expr) -> list[Expr]:
 
 
 def starting_loops(first: Expr) -> set[str] | None:
-    """The variables of which all must be 0 for the condition `first` to be true; None if `first` has another form."""
+    """The variables that all must be 0 for `first` to hold (empty if it is TRUE); None if `first` has another form."""
     names: set[str] = set()
     for condition in conjuncts(first):
         match condition:
@@ -160,7 +160,7 @@ def check_grid(program: Program) -> Program:
 
 def check_bounds(after: Program, before: Program, at: str, changed: Node | None = None) -> Program:
     """Returns `after` if no index in its new part contains a division. Otherwise verifies `after` first, and raises
-    LegalityError, which quotes `before`, if `after` is invalid.
+    LegalityError, which quotes `before` and underlines its loop or statement `at`, if `after` is invalid.
 
     `changed`: the new part of `after` (None: all of it); older parts were verified before. Bounds of quotients and
     remainders of several loops cannot always be proven, and no target compiles a program that does not verify.
@@ -173,7 +173,7 @@ def check_bounds(after: Program, before: Program, at: str, changed: Node | None 
 
 
 def check_verified(after: Program, before: Program, at: str) -> Program:
-    """Returns `after` if it verifies; otherwise raises LegalityError, which quotes `before`."""
+    """Returns `after` if it verifies; else raises LegalityError, which quotes `before` and underlines `at` in it."""
     try:
         verify(after)
     except VerifyError as error:
@@ -230,8 +230,8 @@ def order_obstacle(body: Node, around: Sequence[For], moved: AbstractSet[str], i
 
 
 def parallel_obstacle(loop: For, around: Sequence[For]) -> str | None:
-    """The reason why `loop` may not run in parallel; None if iterations touch different elements of written buffers
-    and the body has no asynchronous copies.
+    """The reason why `loop`, inside the loops `around`, may not run in parallel; None if iterations touch different
+    elements of written buffers and the body has no asynchronous copies.
     """
     if (reason := asynchronous(loop.body)) is not None:
         return reason
@@ -246,8 +246,8 @@ def parallel_obstacle(loop: For, around: Sequence[For]) -> str | None:
 
 
 def distinct_loops(uses: list[Touch], ranges: Ranges, varying: AbstractSet[str]) -> set[str]:
-    """The loops among `varying` whose iterations never touch an element that another iteration touches. `uses`: all
-    accesses to one buffer.
+    """The loops among `varying` whose iterations provably never touch an element that another iteration touches.
+    `uses`: all accesses to one buffer.
     """
     found: set[str] = set()
     for d, start in enumerate(uses[0].starts):

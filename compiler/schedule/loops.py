@@ -131,7 +131,7 @@ def reorder(program: Program, *names: str) -> Program:
 
 
 def tile(program: Program, y: str, x: str, rows: int, columns: int) -> Program:
-    """Turns two directly nested loops into loops over tiles and loops within a tile.
+    """Turns two directly nested loops into loops over tiles of `rows` x `columns` iterations, and loops within a tile.
 
     rewrite (tile("y", "x", 4, 8)):
         for y in range(8):                 for y.0 in range(2):

@@ -61,7 +61,7 @@ def cache_name(program: Program, buffer: str, scope: str) -> str:
 
 
 def body_at(program: Program, loop: str | None) -> tuple[tuple[Node, ...], Stmt, Ranges]:
-    """Path to a loop (None: to the program), the loop's body, and the ranges of this loop and its enclosing loops."""
+    """Nodes from `program` to `loop` (None: `program` alone), its body, and ranges of the loop and enclosing loops."""
     if loop is None:
         return (program,), program.body, {}
     path, at = locate_loop(program, loop)
@@ -91,7 +91,7 @@ def local_buffer(program: Program, box: Region, ranges: Ranges, scope: str) -> B
 def check_inside(
     program: Program, box: Region, ranges: Ranges, loop: str | None, doing: str = "cache"
 ) -> None:
-    """Raises LegalityError if region `box` may exceed its buffer; the error names `loop` and the action `doing`."""
+    """Raises LegalityError (about `loop` and action `doing`) if region `box` may exceed its buffer under `ranges`."""
     for start, extent, size in zip(box.starts, box.extents, box.buffer.shape, strict=True):
         low = interval(start, ranges).low
         end = interval(start + extent, ranges).high

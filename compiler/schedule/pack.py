@@ -148,7 +148,7 @@ def pack(program: Program, buffer: str, tiles: Tiles, order: Order) -> Program:
 
 
 def packed_shape(shape: tuple[int, ...], tiles: Tiles, order: Order) -> tuple[int, ...]:
-    """The shape that `pack` gives to a buffer."""
+    """The shape that `pack` with the arguments `tiles` and `order` gives to a buffer of `shape`."""
     sizes = dict(tiles)
     cut = [-(-size // sizes[d]) if d in sizes else size for d, size in enumerate(shape)]
     cut += [size for _, size in tiles]

@@ -163,7 +163,8 @@ def _filling(
     program: Program, buffer: Buffer, d: int, old: int, new: int, *, where: str
 ) -> tuple[Copy, list[str], bool]:
     """For a buffer that grows from `old` to `new` elements in dimension `d`, returns the enlarged copy that fills it,
-    the names of the loops that grow with the copy, and whether the new elements are provably zeros.
+    the names of the loops that grow with the copy, and whether the new elements are provably zeros. Raises
+    LegalityError, whose text begins with `where`, if no single copy fills the buffer.
     """
     allocation = locate_alloc(program, buffer.name)
     assert allocation is not None

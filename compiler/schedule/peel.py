@@ -55,7 +55,9 @@ def peel(program: Program, loop: str, end: str = LAST) -> Program:
 
 
 def suffix_for(program: Program, loop: str, end: str) -> str:
-    """The suffix that `peel` gives to the names in the peeled copy."""
+    """The suffix that `peel` gives to the names in the peeled copy, with its dot: ".last", or ".last.1" if a name with
+    that suffix is taken (`end` "last").
+    """
     _, old = locate_loop(program, loop)
     taken, declared = names_in(program), _declared(old.body)
     suffix, count = f".{end}", 0

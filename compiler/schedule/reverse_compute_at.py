@@ -78,7 +78,8 @@ def _consumer(
     program: Program, path: Sequence[object], statement: object, name: str, loop: str
 ) -> tuple[Seq, Stmt, Stmt]:
     """Returns a sequence of statements, the loop nest in the sequence that contains `loop`, and a later nest in the
-    sequence around the consumer `statement`. Raises LegalityError if no sequence contains both nests.
+    sequence around the consumer `statement`. `path`: the nodes from the program to `loop`. Raises LegalityError, about
+    the consumer's `name`, if no sequence contains both nests.
     """
     for parent, child in pairwise(path):
         if not isinstance(parent, Seq):
@@ -114,8 +115,9 @@ def _chain(program: Program, consumer: Stmt, name: str) -> tuple[list[For], Assi
 
 
 def _intermediate_buffers(program: Program, parent: Seq, nest: Stmt, consumer: Stmt, name: str) -> set[str]:
-    """The buffers that the producer `nest` writes and the `consumer` reads. Raises LegalityError if the consumer may
-    not move past a statement in between.
+    """The buffers that the producer `nest` writes and the `consumer` touches; both are statements of `parent`. Raises
+    LegalityError, which names the consumer `name`, if there is none, or if the consumer may not move past a statement
+    in between.
     """
     mine = touches(consumer)
     writes = {n for n, uses in mine.items() if any(u.write for u in uses)}
@@ -151,8 +153,8 @@ def _box(
     mover: str,
 ) -> tuple[Region, Region]:
     """Returns two boxes (rectangles of elements) of buffer `name`: the box that one iteration of loop `at` writes, and
-    the box that all of `nest` writes. `own`: the loops of the nest down to `at`; `mover`: the statement that the caller
-    wants to move, for messages.
+    the box that all of `nest` writes. `own`: the loops of the nest down to `at`; `outer`: ranges of the loops around
+    the nest; `ranges`: of these and of `own`; `mover`: the statement that the caller wants to move, for messages.
 
     Raises LegalityError if not every element of the first box is provably written in the iteration, or not every
     element of the second box by the nest.
@@ -195,8 +197,12 @@ def _limits(
     ranges: Ranges,
     name: str,
 ) -> dict[str, tuple[Expr, Expr]]:
-    """For each loop of the consumer that must shrink: the first iteration and the number of iterations that read the
-    box (rectangle of elements) written by one iteration of the producer's loop.
+    """For each loop of the consumer `name` that must shrink: the first iteration and the number of iterations that read
+    the box (rectangle of elements) written by one iteration of the producer's loop. Raises LegalityError if this is
+    not possible.
+
+    `uses`: the consumer's accesses to the buffer; `boxes`: the results of `_box`, which takes the same `outer` and
+    `ranges`; `chain`: the consumer's loops.
     """
     box, whole = boxes
     index = uses[0].starts

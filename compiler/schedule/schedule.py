@@ -109,7 +109,7 @@ class Schedule:
         self.annotate(loop, axis)
 
     def tile(self, y: str, x: str, rows: int, columns: int) -> tuple[str, str, str, str]:
-        """Tiles two directly nested loops (`loops.tile`); returns the names of the four loops, outermost first."""
+        """Cuts loops `y`, `x` into tiles of `rows` x `columns` (`loops.tile`); returns four names, outermost first."""
         self._apply(loops.tile, "tile", y, x, rows, columns)
         return f"{y}.0", f"{x}.0", f"{y}.1", f"{x}.1"
 
@@ -119,7 +119,7 @@ class Schedule:
         self._apply(pipelining.pipeline, "pipeline", loop, stages, *given)
 
     def peel(self, loop: str, end: str = peeling.LAST) -> str:
-        """Peels a loop's last or first iteration into a copy (`peel.peel`); returns the suffix of names in the copy."""
+        """Peels a loop's `end` ("last", "first") iteration into a copy (`peel.peel`); returns its names' suffix."""
         before = self._program
         self._apply(peeling.peel, "peel", loop, end)
         return peeling.suffix_for(before, loop, end)
@@ -129,11 +129,11 @@ class Schedule:
         self._apply(expansion.expand_copy, "expand_copy", name)
 
     def box_copy(self, name: str) -> None:
-        """Turns the loops around a one-element copy into one copy of a box, a rectangle (`box_copy.box_copy`)."""
+        """Turns the loops around the one-element copy `name` into one copy of a rectangle (`box_copy.box_copy`)."""
         self._apply(boxes.box_copy, "box_copy", name)
 
     def split_copy(self, name: str, dimension: int, size: int) -> str:
-        """Splits copy `name` into a loop of copies of `size` elements; returns the loop (`split_copy.split_copy`)."""
+        """Splits copy `name` along `dimension` by `size` (`split_copy.split_copy`); returns the new loop's name."""
         self._apply(pieces.split_copy, "split_copy", name, dimension, size)
         return f"{name}.{dimension}"
 
@@ -235,7 +235,7 @@ class Schedule:
     def tensorize(
         self, name: str, declaration: IntrinsicDeclaration, attributes: hardware.Attributes = ()
     ) -> None:
-        """Replaces loop, statement or allocation `name` by a use of a hardware operation (`tensorize.tensorize`)."""
+        """Replaces loop, statement or allocation `name` by a hardware operation; code emission gets `attributes`."""
         if not isinstance(declaration, IntrinsicDeclaration):
             reason = f"tensorize takes an intrinsic's declaration, not {declaration!r}"
             raise LegalityError(reason, self._program, "")

@@ -95,7 +95,7 @@ PRIMITIVES: Mapping[str, tuple[_Kind, ...]] = {
     "cache_write": (_BUFFER, _PLACE, _SCOPE),
     "tensorize": (_STATEMENT, _INTRINSIC, _ATTRIBUTES),
 }
-"""Primitives, with argument types. `reorder` takes loops; `pipeline` and `compute_early` may lack the last one."""
+"""Argument types by primitive. `reorder` takes one or more; `pipeline`, `compute_early` may lack the last argument."""
 
 
 def step_obstacle(step: Step) -> str | None:

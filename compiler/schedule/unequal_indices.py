@@ -16,7 +16,8 @@ from ..ir.visit import free_vars
 
 def apart(forms: Sequence[LinearForm], extent: int, ranges: Ranges, varying: AbstractSet[str]) -> set[str]:
     """The loops among `varying` whose step is equal in all indices and greater than the range of the indices' other
-    terms, so that different iterations touch different elements.
+    terms, so that different iterations touch different elements. `forms`: the index of each access, which touches
+    `extent` adjacent elements.
 
     8*x + i and 8*x + 4 + j for i, j < 4 differ for different values of x.
     """

@@ -96,7 +96,8 @@ def placeholder(name: str, shape: Sequence[int], dtype: DType | str = DType.FLOA
 
 
 def cast(value: ExprLike, dtype: DType | str) -> Expr:
-    """`value`, an expression or a number, converted to `dtype`: integers wrap, a float is truncated toward zero.
+    """`value`, an expression or a number, converted to `dtype`. In a conversion to an integer type, integers wrap, and
+    floats are truncated toward zero.
 
     Raises ExpressionError for an unknown type, and for a number that is converted to a type without arithmetic
     (`DType.is_code`) or, if it is infinite or NaN, to an integer type."""
@@ -188,11 +189,12 @@ def compute(
 
 
 def program_of(*outputs: Tensor, name: str | None = None) -> Program:
-    """The loop program that computes `outputs`. Its parameters are the placeholders, in the order of their first use,
-    and then the outputs. Computed tensors that are not outputs are allocated.
+    """The loop program `name` (by default the last output's name) that computes `outputs`. Its parameters are the
+    placeholders, in the order of their first use, and then the outputs. Computed tensors that are not outputs are
+    allocated.
 
-    Raises ExpressionError if two tensors have the same name, an output is a placeholder, or an index is outside its
-    tensor.
+    Raises ExpressionError if there are no outputs, two tensors have the same name, an output is a placeholder, or an
+    index is outside its tensor.
     """
     if not outputs:
         raise ExpressionError("a program computes at least one tensor")

@@ -1,9 +1,9 @@
 """Scalar functions that the interpreter of loop programs calls: thin wrappers of `vdla.isa.arithmetic`.
 
 Functions of the accelerator's store pipeline take numpy arrays or scalars that broadcast against each other and return
-int8 (`float32_from_bits`: float32). exp, log, sqrt, tanh, sigmoid, erf and functions computed in float64 take one
-float32, divide and power take two; all return the nearest float32. Functions of integers and bits take integers of one
-type.
+int8 (`float32_from_bits`: float32; `row_share`: int32). exp, log, sqrt, tanh, sigmoid, erf and functions computed in
+float64 take one float32, divide and power take two; all return the nearest float32. Functions of integers and bits take
+integers of one type.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ def requantize(
 
 
 def row_share(w: ArrayLike, total: ArrayLike, root: ArrayLike) -> NDArray[np.int32]:
-    """`w` / `total`, or `w` / sqrt(`total`) if `root` is true: the fixed-point division of softmax and normalization,
-    with the rounding of `isa.rows.apply`.
+    """2^FRACTION_BITS * `w` / `total`, or with sqrt(`total`) as the divisor if `root` is true: the fixed-point division
+    of softmax and normalization, with the rounding of `isa.rows.apply`.
     """
     make = rows.reciprocal_root if bool(_one(root)) else rows.reciprocal
     shape = np.broadcast_shapes(np.shape(w), np.shape(total))
@@ -56,8 +56,8 @@ def rescale(
     low: ArrayLike,
     high: ArrayLike,
 ) -> NDArray[np.int8]:
-    """Stage B of the store pipeline (the combination) without a second tensor: int8 values converted to another scale
-    and zero point, then clamped to `low` .. `high`.
+    """Stage B of the store pipeline (the combination) without a second tensor: (value - zero_point_in) * ratio, rounded
+    half to even, plus `zero_point`, clamped to `low` .. `high`. `ratio`: old scale / new scale.
     """
     return arithmetic.rescale(
         np.asarray(value, np.int8),

@@ -89,7 +89,9 @@ def _updating(
 
 
 def _adding(name: str, statement: Stmt) -> Stmt:
-    """The loops of a sum without the condition `first`, so that all terms are added to the target's old elements."""
+    """The loops of a sum or maximum without the condition `first`, so that all terms are combined with the target's old
+    elements. Raises ExpressionError, which names the intrinsic `name`, for any other statement.
+    """
     match statement:
         case For(var=var, extent=extent, body=body, kind=kind):
             return For(var=var, extent=extent, body=_adding(name, body), kind=kind)

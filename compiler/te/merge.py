@@ -13,7 +13,7 @@ Shape = tuple[int, ...]
 
 def around_axis(shape: Shape, axis: int) -> tuple[int, int, int]:
     """Numbers of elements before an axis, along it and after it: (product of outer sizes, size, product of inner
-    sizes). Raises ValueError for an axis that the shape does not have.
+    sizes). Raises ValueError for an axis that the shape does not have, also for a negative one.
     """
     if not 0 <= axis < len(shape):
         raise ValueError(f"shape {shape} has no axis {axis}")

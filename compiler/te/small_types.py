@@ -26,8 +26,8 @@ class Format:
     """A small float format: bits of its mantissa, bias of its exponent, code of its greatest finite number, and special
     codes.
 
-    `infinity` and `nan` are None if the type lacks them; `instead` is the code that replaces NaN in a type without NaN.
-    With `one_zero` the code of -0 is NaN.
+    `sign` is the code's sign bit. `infinity` and `nan` are None if the type lacks them; `instead` is the code that
+    replaces NaN in a type without NaN. With `one_zero` the code of -0 is NaN.
     """
 
     mantissa: int
@@ -89,8 +89,8 @@ def encoded(number: Expr, dtype: DType, *, saturate: bool = True, rounding: str 
     int32, of which the lowest bits are the code.
 
     A number that is rounded to more than the greatest number of the type becomes this greatest number with `saturate`,
-    else infinity or NaN if the type has them. `rounding` ("up", "down" or "nearest") is for float8_e8m0, which has only
-    powers of two."""
+    else infinity, or NaN in a type without infinity, or the greatest number in a type without either. `rounding` ("up",
+    "down" or "nearest") is for float8_e8m0, which has only powers of two."""
     if dtype in INTEGERS:
         kept = _and(number, (1 << INTEGERS[dtype]) - 1)
         return bit_cast(cast(kept, DType.UINT8), dtype)
@@ -131,8 +131,9 @@ def encoded(number: Expr, dtype: DType, *, saturate: bool = True, rounding: str 
 
 
 def _power(number: Expr, *, saturate: bool, rounding: str) -> Expr:
-    """The float8_e8m0 code of a number as ONNX's Cast computes it: its exponent, plus one if the mantissa is rounded
-    up; NaN if the number is not finite.
+    """The float8_e8m0 code of a number as ONNX's Cast computes it: its exponent, plus one if the mantissa is rounded up
+    (`rounding`); NaN if the number is not finite. The greatest number that is rounded up stays with `saturate`, else it
+    is NaN.
     """
     bits = bit_cast(number, DType.INT32)
     exponent = _and(_bits("shift_right", bits, 23), 0xFF)

@@ -77,7 +77,7 @@ class Sweep:
         return ceil_div(count * SWEEP_MODE.group(config), config.whole_tile_rows)
 
     def operations(self, heights: np.ndarray) -> np.ndarray:
-        """Number of array operations for one column of outputs, for each number of output rows in `heights`; int64.
+        """Number of array operations for one column of output vectors, for each number of output rows in `heights`.
 
         A sweep is a run of operations along the rows. With dilation, output rows belong to different sweeps: two rows
         share a sweep if the distance of their input rows is a multiple of the dilation.

@@ -93,7 +93,7 @@ def data_of(graph: Graph, node: Node) -> Tensor:
 
 
 def convolution_of(graph: Graph, node: Node, operator: Convolution) -> Sizes:
-    """The sizes of a convolution of the graph, and whether it is transposed."""
+    """The sizes of a convolution of the graph, transposed or not, in elements."""
     batch, channels, height, width = graph.tensors[node.inputs[0]].shape
     return Sizes(
         batch=batch,

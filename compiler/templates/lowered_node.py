@@ -50,9 +50,9 @@ def lowered_node(
 ) -> LoweredNode[Target, Known]:
     """Makes a lowered node from `ends`: the program, and the tensors and constants of parameters that fusion added.
 
-    `bound`: for each other parameter the name of its tensor or constant in the graph. `key`: name of the template.
-    `arrays`: constants that are no tensors of the graph, by parameter. Constants are reshaped to the parameters'
-    shapes.
+    `bound`: for each other parameter the name of its tensor or constant in the graph. `key`: name of the template, to
+    which the program's key is added. `arrays`: constants that are no tensors of the graph, by parameter. Constants are
+    reshaped to the parameters' shapes. `schedule`, `workload`: fields of the result.
     """
     shapes = {p.name: p.shape for p in ends.program.parameters}
     constants = {p: graph.constants[name] for p, name in bound.items() if name in graph.constants}
@@ -69,5 +69,5 @@ def lowered_node(
 
 
 def kernel_key(template: str, program: Program) -> str:
-    """A key that is equal for programs that a template schedules equally."""
+    """A key that begins with the name `template` and is equal for programs that this template schedules equally."""
     return f"{template} {structural_hash(program, alpha=True)}"

@@ -152,7 +152,8 @@ class Space:
         return rng.integers(0, sizes, size=(count, len(sizes)), dtype=np.int64)
 
     def sample(self, rng: np.random.Generator, count: int) -> np.ndarray:
-        """Draws `count` legal points (settings of the knobs), uniformly and with repetitions: int64 [count, axes].
+        """Draws `count` legal points (settings of the knobs), uniformly and with repetitions: int64 [count, axes]. If
+        `MOST_TRIES` draws find fewer legal points, those found are repeated.
 
         Raises EmptySpaceError if no legal point is found; immediately if it can be proven that there is none.
         """

@@ -83,8 +83,8 @@ def cheapest(space: Space, most: Values = NO_BOUNDS) -> dict[str, int]:
 
     Candidates come in groups; a group is used only if no point of an earlier group is legal. The cost is the cost
     model's estimate; among equal costs the last point is chosen, since values ascend and larger tiles may save more
-    than the model knows. Search limits do not apply. `most`: largest values of axes; a group without values within
-    these bounds is skipped. Raises EmptySpaceError, with the limit that excluded the last points.
+    than the model knows. Search limits do not apply. `most`: largest values of axes; groups without values within them
+    are skipped. Raises EmptySpaceError with the limit that excluded the last points; ValueError if all are skipped.
     """
     violated: str | None = None
     for group in space.candidates:
@@ -131,7 +131,7 @@ def grid_costs(space: Space, choices: Sequence[Sequence[int]]) -> tuple[np.ndarr
     fastest; and the name of a limit.
 
     The cost of a point (setting of the knobs) that violates a limit is infinite; search limits do not apply. If all
-    points are excluded, the second result names the limit that excluded the last of them, else it is empty.
+    points are excluded, the second result names the limit that excluded the last of them, else it has no meaning.
     """
     values = [np.array(found, dtype=np.int64) for found in choices]
     names = [axis.name for axis in space.axes]

@@ -77,7 +77,7 @@ def _operand(tokens: list[str], at: int, text: str) -> tuple[Expression, int]:
 
 
 def pins_of(expression: Expression) -> set[str]:
-    """The names of the pins in an expression."""
+    """The names of the pins in an expression, without the constants "0" and "1"."""
     if isinstance(expression, str):
         return set() if expression in "01" else {expression}
     return set[str]().union(*(pins_of(part) for part in expression[1]))

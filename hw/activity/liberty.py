@@ -23,8 +23,8 @@ from .expressions import Expression, parse_expression
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Table:
-    """A table of `values` (slews, loads) over input slew in ns and load in pF. If the values do not depend on the slew
-    (or on the load), `slews` (or `loads`) has one point.
+    """A table of `values`, shape (slews, loads): slews in ns or energies in pJ over the input slew in ns and the load
+    in pF. If the values do not depend on the slew (or on the load), `slews` (or `loads`) has one point.
     """
 
     slews: NDArray[np.float64]
@@ -52,8 +52,8 @@ def _place(axis: NDArray[np.float64], x: NDArray[np.float64]) -> tuple[NDArray[n
 
 @dataclass(frozen=True, slots=True, eq=False)
 class InternalPower:
-    """Energy tables in picojoules of a rise and a fall of `pin`, caused by a transition of pin `related` (None if the
-    library names no such pin, as for inputs), under the condition `when` (None: always).
+    """Energy tables in picojoules of a rise and a fall of `pin`, caused by a transition of pin `related`, under the
+    condition `when` (None: always). `related` is None if the library names no cause, for example if `pin` is an input.
     """
 
     pin: str
@@ -91,9 +91,9 @@ class Register:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Cell:
-    """A cell: area in the library's unit, leakage in nanowatts, capacitances of its pins (rise, fall) in pF.
-    `functions`: expression of each output pin that has one. `refused`: the reason why a netlist with this cell cannot
-    be simulated, or None.
+    """A cell: area in the library's unit, leakage in nanowatts, capacitances of its pins (rise, fall) in pF. `inputs`:
+    names of the input pins, clock included. `functions`: expression of each output pin that has one. `register`: None
+    for a gate. `refused`: the reason why a netlist with this cell cannot be simulated, or None.
     """
 
     name: str
@@ -121,12 +121,12 @@ class Library:
 
     @cached_property
     def corner(self) -> str:
-        """Voltage and temperature as text, for reports."""
+        """Voltage and temperature as text for reports, such as "1.8 V, 25 C"."""
         return f"{self.volts:g} V, {self.celsius:g} C"
 
 
 def read_library(path: str | Path) -> Library:
-    """Reads the library in the Liberty file at `path`. Raises LibertyError."""
+    """Reads the library in the Liberty file at `path`. Raises LibertyError if the file cannot be read or is invalid."""
     try:
         data = read_file(path, most=MOST_BYTES)
     except OSError as error:

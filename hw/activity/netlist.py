@@ -26,8 +26,8 @@ MOST_INPUTS: Final = 6
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class ReadPort:
-    """Numbers of the nets of a memory's read port. A `clocked` port samples its address at the clock edge; other ports
-    show the addressed word in the same cycle.
+    """Numbers of the nets of a memory's read port, lowest bit first. A `clocked` port samples its address at the clock
+    edge if the net `enable` is 1; other ports show the addressed word in the same cycle.
     """
 
     clocked: bool
@@ -105,7 +105,7 @@ class _Flattener:
         self.memories: list[tuple[str, str, Macro, dict[str, list[int]]]] = []
 
     def find(self, net: int) -> int:
-        """The net that represents all nets joined with `net`."""
+        """The net, one number for each group of joined nets, that represents all nets joined with `net`."""
         while self.same[net] != net:
             self.same[net] = self.same[self.same[net]]
             net = self.same[net]
@@ -132,7 +132,9 @@ class _Flattener:
         return found
 
     def instance(self, module: MappedModule, path: str, ports: Mapping[str, list[int]]) -> None:
-        """Adds the cells of an instance of `module` at `path`; `ports`: nets of the outer module at each port."""
+        """Adds the cells of an instance of `module` at `path`; `ports`: for each port of the instance, the nets of this
+        object at it.
+        """
         unit = unit_of_path(plain_path(module.name).partition(".")[2])
         nets: dict[int, int] = {}
         for port, there in ports.items():
@@ -155,7 +157,9 @@ class _Flattener:
                 raise NetlistError(f"{where}: the library {self.library.name} has no cell {item.kind}")
 
     def memory(self, path: str, unit: str, macro: Macro, pins: Mapping[str, list[int]]) -> MemoryBlock:
-        """The memory block for the macro at `path`, with the numbers of its nets in the flat netlist."""
+        """The memory block, with net numbers of the flat netlist, for the macro at `path` in the unit named `unit`.
+        `pins`: nets of this object at each pin of the macro.
+        """
 
         def ports(key: str, count: int, size: int) -> list[NDArray[np.int32]]:
             found = self.final(pins[key])
@@ -190,7 +194,9 @@ class _Flattener:
 
 
 def flatten(design: CellDesign, library: Library) -> Netlist:
-    """Flattens a design that is mapped to `library`. Raises NetlistError."""
+    """Flattens a design that is mapped to `library`. Raises NetlistError for a netlist that cannot be simulated: an
+    unknown or refused cell, a cell with more than MOST_INPUTS inputs, a net with two drivers, a combinational loop.
+    """
     flat = _Flattener(design, library)
     top = design.modules[design.top]
     ports = {name: flat.bits({}, range(len(nets))) for name, nets in top.ports.items()}

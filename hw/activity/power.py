@@ -70,8 +70,8 @@ def groups_of(netlist: Netlist) -> Iterator[tuple[str, NDArray[np.intp]]]:
 
 
 def electrical(netlist: Netlist, library: Library, *, wire_pf: float = 0.0) -> Electrical:
-    """Loads and slews of all nets. A load is the sum of the capacitances of the driven pins and `wire_pf` for each pin;
-    slews follow from the arcs of the drivers.
+    """Loads and slews of all nets. A load is the sum of the capacitances that `library` gives the driven pins, and
+    `wire_pf` picofarads for each of these pins; slews follow from the timing arcs of the driving cells.
     """
     loads = np.zeros((netlist.nets + 1, 2))
     for kind, cells in groups_of(netlist):
@@ -86,8 +86,8 @@ def electrical(netlist: Netlist, library: Library, *, wire_pf: float = 0.0) -> E
 
 
 def _slews(netlist: Netlist, library: Library, loads: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Slews in ns of all nets, float64 (nets, 2): the largest over the arcs of a net's driver. Computed level by level,
-    drivers first.
+    """Slews in ns of all nets, float64 (nets, 2) for a rise and a fall: the largest over the arcs of a net's driver.
+    Computed level by level, drivers first. `loads`: loads of all nets in pF, of the same shape.
     """
     slews = np.full((netlist.nets, 2), INPUT_SLEW)
     level = np.zeros(netlist.nets, np.int32)
@@ -119,7 +119,9 @@ def _drive(
     loads: NDArray[np.float64],
     slews: NDArray[np.float64],
 ) -> None:
-    """Sets the slews of the nets that `cells` of one kind drive; the slews of the cells' inputs must be set before."""
+    """Writes to `slews` the slews of the nets that `cells` (indices of cells of one kind) drive, given the `loads` of
+    all nets; the slews of the cells' inputs must be set before.
+    """
     cell = library.cells[kind]
     names = (*cell.inputs, *cell.functions)
     clock = cell.register.clock if cell.register else None
@@ -143,7 +145,9 @@ def _drive(
 
 
 def energy_of(netlist: Netlist, library: Library, state: Electrical, activity: Activity) -> Energy:
-    """Energy of a run with `activity`, in picojoules by cell and memory. Clock pins toggle twice a cycle."""
+    """Energy of a run with `activity`, in picojoules by cell and memory. `state`: loads and slews of the nets. Clock
+    pins toggle twice a cycle.
+    """
     cells = len(netlist.kind)
     found = Energy(
         switching=np.zeros(cells), internal=np.zeros(cells), clock=np.zeros(cells),
@@ -222,8 +226,8 @@ def _of_output(
 
 
 def by_unit(netlist: Netlist, library: Library, energy: Energy) -> dict[str, UnitEnergy]:
-    """Sums energy over the cells and memories of each unit (`synthesis.units.unit_of_path`), and leakage over its cells
-    alone.
+    """Returns, by name of the unit (`synthesis.units.unit_of_path`), the energy summed over the unit's cells and
+    memories, and the leakage summed over its cells alone.
     """
     count = len(netlist.units)
 

@@ -77,10 +77,10 @@ class Simulation:
         )
 
     def run(self, ports: Mapping[str, NDArray[np.uint8]], *, unchecked: int = 0) -> Activity:
-        """Simulates a netlist with recorded inputs of the RTL, and compares its outputs with the recorded outputs.
-        `ports`: bytes of each port in each cycle, as from `watched_ports`. `unchecked`: number of cycles at the start
-        in which outputs are not compared, since they are arbitrary before a reset. Returns the activity in all cycles.
-        Raises MismatchError.
+        """Simulates the netlist with recorded inputs of the RTL, and compares its outputs with the recorded outputs.
+        `ports`: by name, bytes of each input and output port in each cycle, as from `watched_ports`; outputs without a
+        record are not compared. `unchecked`: number of cycles at the start in which no output is compared, since
+        outputs are arbitrary before a reset. Returns the activity in all cycles. Raises MismatchError.
         """
         netlist = self.netlist
         given = _bits(self._inputs, ports)
@@ -292,7 +292,9 @@ def _index(values, inputs, item):  # type: ignore[no-untyped-def]
 
 @compiled(inline="always")
 def _set(net, new, cycle, queue, state, counts):  # type: ignore[no-untyped-def]
-    """Sets the value of `net`; if it changes, counts a toggle and queues the net's readers."""
+    """Sets the value of `net` to `new` (0 or 1) in `state`; if the value changes, counts a toggle in `counts` and adds
+    the gates and flip-flops that read the net to `queue`. `cycle`: number of the current cycle of the run.
+    """
     if state.values[net] == new:
         return
     state.values[net] = new
@@ -312,8 +314,9 @@ def _set(net, new, cycle, queue, state, counts):  # type: ignore[no-untyped-def]
 
 @compiled()
 def _read(memories, state, counts):  # type: ignore[no-untyped-def]
-    """Computes the next outputs of enabled read ports. A read counts if the port's address changed or, for a clocked
-    port, its memory was written since: a port that stays enabled at one address counts once.
+    """Counts the reads of a cycle in `counts`, and stores in `memories.words` the words that enabled clocked ports will
+    output in the next cycle. A read counts if the port's address changed or, for a clocked port, its memory was written
+    since: a port that stays enabled at one address counts once.
     """
     for p in range(len(memories.at_once)):
         row = memories.at_once[p]
@@ -362,8 +365,9 @@ def _write(memories, state, counts):  # type: ignore[no-untyped-def]
 
 @compiled()
 def _evaluate(gates, queue, state, memories, counts, cycle):  # type: ignore[no-untyped-def]
-    """Computes the new values of all gates in `queue`, level by level, so that the inputs of a gate are final before it
-    is evaluated. The last level has the flip-flops, whose next values are stored in `state.upcoming`.
+    """Computes the new values of all gates in `queue` in cycle number `cycle`, level by level, so that the inputs of a
+    gate are final before it is evaluated, and adds the toggles to `counts`. The last level has the flip-flops, whose
+    next values are stored in `state.upcoming`. Read ports of `memories` without a clock are evaluated among the gates.
     """
     count = len(gates.tables)
     for g in range(len(memories.at_once)):
@@ -407,7 +411,8 @@ def _run(  # type: ignore[no-untyped-def]
     gates, queue, state, memories, counts, given, expected, unchecked
 ):
     """Simulates all cycles with the inputs `given` and compares outputs with `expected`, except in the first
-    `unchecked` cycles; returns (cycle, net) of the first difference, or (-1, -1).
+    `unchecked` cycles. Adds the activity to `counts`, and changes `queue`, `state` and `memories`. Ends at the first
+    difference and returns its (cycle, net), cycles counted from 0; returns (-1, -1) if there is none.
     """
     last, count = len(queue.used) - 1, len(gates.tables)
     for net in range(len(state.values)):

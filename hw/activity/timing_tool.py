@@ -39,9 +39,10 @@ class ToolPower:
 
 
 def part_of(netlist: Netlist, cells: NDArray[np.intp], library: Library) -> tuple[Netlist, NDArray[np.bool_]]:
-    """Cuts `cells` out of `netlist`. Memories and ports are left out, and nets keep their numbers. Flip-flops are added
-    to drive all nets except clocks that the cells read but do not drive. Returns the new netlist, and a mask, bool
-    (n,), that is false for the added flip-flops among the cells of the new netlist.
+    """Cuts the cells with indices `cells` out of `netlist`. Memories and ports are left out, and nets keep their
+    numbers. For each net, except clocks, that the cells read but do not drive, a flip-flop of `library` is added that
+    drives it. Returns the new netlist (first the cells in the order of `cells`, then the flip-flops), and a mask, bool
+    (n,), that is false for the flip-flops.
     """
     kind = netlist.kind[cells]
     pins = netlist.pins[cells]
@@ -101,7 +102,9 @@ def _clock_nets(netlist: Netlist, library: Library) -> NDArray[np.int32]:
 
 
 def tool_power(part: Netlist, library: Library, activity: Activity) -> ToolPower:
-    """Energy of each cell of `part` with `activity`, computed by OpenSTA. Raises ToolError."""
+    """Energy in picojoules a cycle of each cell of `part` with `activity`, computed by OpenSTA from the file of
+    `library`. Raises ToolError if OpenSTA is missing or fails.
+    """
     tool = timing_tool()
     if tool is None:
         raise ToolError(f"{PROGRAM} is not on the path; install Debian's opensta")
@@ -173,8 +176,8 @@ def _script(part: Netlist, library: Library, activity: Activity, clocks: NDArray
 
 
 def as_the_tool_counts(part: Netlist, library: Library, state: Electrical, activity: Activity) -> ToolPower:
-    """Energy of each cell of `part`, computed here from loads and slews `state` by the tool's rules (search/Power.cc of
-    OpenSTA, commit c018cb2).
+    """Energy in picojoules a cycle of each cell of `part` with `activity`, computed here from loads and slews `state`
+    by the tool's rules (search/Power.cc of OpenSTA, commit c018cb2).
 
     The tool's rules differ from those of `power.py` in the weights of the inputs' tables, and they add the energies of
     a rise and a fall for each toggle (later versions of the tool take the mean).
@@ -235,8 +238,8 @@ def _share(
 
 
 def _condition(function: Expression, pin: str) -> Expression | None:
-    """The condition under which a toggle of `pin` toggles `function`, as the tool derives it; None if the tool derives
-    none.
+    """The condition under which a toggle of input `pin` toggles `function`, the expression of an output, as OpenSTA
+    derives it; None if OpenSTA derives none.
     """
     if isinstance(function, str):
         return "1" if function == pin else None
@@ -252,8 +255,8 @@ def _condition(function: Expression, pin: str) -> Expression | None:
 
 
 def _duty(expression: Expression, duties: dict[str, NDArray[np.float64]]) -> NDArray[np.float64]:
-    """The share of cycles in which an expression is 1, assuming independent inputs; `duties`: for each of its pins, the
-    share of cycles in which the pin is 1.
+    """The share (0..1) of cycles in which an expression is 1, for each cell of an array of cells, assuming independent
+    pins. `duties`: for each pin, the share of cycles in which the pin is 1, one number for each cell.
     """
     if isinstance(expression, str):
         size = len(next(iter(duties.values())))

@@ -16,7 +16,9 @@ def start_clock(dut: Any, *, period_ns: int = 10) -> None:
 
 
 async def reset(dut: Any) -> None:
-    """Sets `rst` for RESET_CYCLES cycles. A bench must begin with it: Icarus 11 evaluates no `always @*` at time 0."""
+    """Sets `rst` of `dut` to 1 for RESET_CYCLES cycles, then to 0, and waits one more cycle. A bench must begin with
+    this reset: Icarus 11 evaluates no `always @*` at time 0.
+    """
     dut.rst.value = 1
     await ClockCycles(dut.clk, RESET_CYCLES)
     dut.rst.value = 0

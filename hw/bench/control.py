@@ -34,7 +34,9 @@ class ControlRegisters:
             self._port(name).value = 0
 
     async def write(self, address: int, value: int, *, strobe: int = 15) -> None:
-        """Writes the bytes of a 32-bit word that `strobe` selects. Raises AssertionError for an error response."""
+        """Writes to the register at byte `address` those bytes of the 32-bit `value` whose bits in `strobe` are 1 (bit
+        0: lowest byte). Returns after the response. Raises AssertionError for an error response.
+        """
         self._drive(awvalid=1, awaddr=address, wvalid=1, wdata=value, wstrb=strobe, bready=1)
         await self._edge
         while not (self._is("awready") and self._is("wready")):
@@ -48,7 +50,7 @@ class ControlRegisters:
         assert response == 0, f"write of register {address:#x} answered with {response}"
 
     async def read(self, address: int) -> int:
-        """Reads a 32-bit word. Raises AssertionError for an error response."""
+        """Reads the 32-bit register at byte `address`. Raises AssertionError for an error response."""
         self._drive(arvalid=1, araddr=address, rready=1)
         await self._edge
         while not self._is("arready"):
@@ -63,12 +65,12 @@ class ControlRegisters:
         return value
 
     async def read_long(self, address: int) -> int:
-        """Reads a register wider than 32 bits: two words, low word first."""
+        """Reads a 64-bit register: the low word at byte `address`, then the high word at `address` + 4."""
         low = await self.read(address)
         return low | await self.read(address + 4) << 32
 
     async def digest(self) -> str:
-        """Reads the digest of the configuration from which the hardware was generated, as hexadecimal text."""
+        """Reads the digest of the configuration from which the hardware was generated: 64 hexadecimal digits."""
         words = [await self.read(REGISTERS["DIGEST"] + 4 * word) for word in range(8)]
         return b"".join(word.to_bytes(4, "little") for word in words).hex()
 
@@ -79,7 +81,9 @@ class ControlRegisters:
         return {name: bool(bits >> place & 1) for name, place in places.items()}
 
     async def launch(self, program: LoadedProgram) -> None:
-        """Writes PROGRAM, BASE and COUNT for `program` and launches it."""
+        """Writes the registers PROGRAM, BASE and COUNT for `program`, which memory has already (`load_program`), and
+        launches it; does not wait for its end (`wait` does).
+        """
         for name, value in (("PROGRAM", program.address), ("BASE", program.base)):
             await self.write(REGISTERS[name], value & 0xFFFF_FFFF)
             await self.write(REGISTERS[name] + 4, value >> 32)
@@ -87,7 +91,8 @@ class ControlRegisters:
         await self.write(REGISTERS["CONTROL"], 1 << LAUNCH_BIT)
 
     async def wait(self, *, cycles: int) -> dict[str, bool]:
-        """Reads STATUS until the run has ended and memory has answered all bursts; returns the bits of STATUS.
+        """Reads STATUS until the run has ended, with or without error, and memory has answered all bursts; returns the
+        bits of STATUS by name (`status`).
 
         Raises TimeoutError after at least `cycles` clock cycles; `stop` ends a run that is deadlocked.
         """
@@ -101,7 +106,9 @@ class ControlRegisters:
         raise TimeoutError(f"the run has not ended after {cycles} cycles: {status}")
 
     async def stop(self) -> None:
-        """Ends the run: the accelerator starts no new bursts and resets the units when its writes are complete."""
+        """Tells the accelerator to end the run: it starts no new bursts and resets the units when its writes are
+        complete. Does not wait for this end (`wait` does).
+        """
         await self.write(REGISTERS["CONTROL"], 1 << STOP_BIT)
 
     async def clear_error(self) -> None:
@@ -113,7 +120,7 @@ class ControlRegisters:
         return await self.read_long(REGISTERS["CYCLES"])
 
     async def counters(self) -> dict[str, int]:
-        """Reads all performance counters, by name (`vdla.hw.counters.COUNTERS`)."""
+        """Reads all performance counters; returns their values by name (`vdla.hw.counters.COUNTERS`)."""
         return {name: await self.read_long(counter_address(name)) for name in COUNTERS}
 
     def _port(self, name: str) -> Any:

@@ -26,7 +26,7 @@ class Stalls:
     pauses.
 
     `address`: ARREADY or AWREADY low; `data`: RVALID not raised or WREADY low; `response`: BVALID not raised.
-    `address_waits_for_data`: AWREADY waits for WVALID, which AXI allows.
+    `address_waits_for_data`: if True, AWREADY always waits for WVALID, which AXI allows. `seed`: of the random pauses.
     """
 
     address: float = 0.0
@@ -47,7 +47,7 @@ class _Burst:
 
 
 class MemoryModel:
-    """A memory of `size` bytes, `data`, on the ports `PREFIX_ar..`, `aw`, `w`, `r`, `b` of `dut`.
+    """A memory with the bytes `data` on the ports `PREFIX_ar..`, `aw`, `w`, `r`, `b` of `dut`.
 
     Without `stalls` a run takes as many cycles as in `vdla.sim`. Each cycle is checked against `AxiRules`; a broken
     rule fails the test. Addresses outside the memory get the response DECERR, ranges set by `fail` the given response.
@@ -75,15 +75,15 @@ class MemoryModel:
     # --- methods for a bench --------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Starts to answer requests and to drive the accelerator's inputs."""
+        """Starts a cocotb task that answers requests and drives the accelerator's inputs; returns at once."""
         for name in ("rdata", "rresp", "rlast", "bresp"):
             self._set(name, 0)
         self._drive()
         self._task = cocotb.start_soon(self._run())
 
     def restart(self) -> None:
-        """Restarts the random sequence of the timing, as a launch does. Raises RuleError for an incomplete
-        transaction.
+        """Restarts the random sequence of the timing, as a launch does, and sets `reads` and `writes` to 0; keeps
+        `data`. Raises RuleError for an incomplete transaction.
         """
         self._rules.finish()
         self._reset()
@@ -99,10 +99,10 @@ class MemoryModel:
         self.data[address : address + len(contents)] = contents
 
     def fail(self, address: int, size: int, *, response: int = SLAVE_ERROR, kind: str = "rw") -> None:
-        """Answers every beat that accesses one of the `size` bytes from `address` on with `response`. `kind` has the
-        letter "r" for reads, which then return zeros, and "w" for writes, which then have no effect.
+        """From now on, answers every beat whose bus word has one of the `size` bytes from `address` on with `response`.
+        `kind` has the letter "r" for reads, which then return zeros, and "w" for writes, which then have no effect.
 
-        A write burst has a single response: that of its worst beat.
+        A write burst has a single response: the largest of its beats. If ranges overlap, the one set first counts.
         """
         self._failures.append((address, address + size, response, kind))
 
@@ -220,7 +220,9 @@ class MemoryModel:
                 self._responses.append((self._now + self._timing.write_latency, burst.response))
 
     def _choose(self) -> None:
-        """Begins to transfer the oldest bursts that are ready, on the channels that are free."""
+        """Begins to transfer the oldest read and the oldest write burst, if their latencies have passed, on the data
+        channels that are free. On a shared channel, reads and writes that are both ready take turns.
+        """
         read = self._reading is None and self._waits(self._read_queue)
         write = self._writing is None and self._waits(self._write_queue)
         if self._timing.data_channels == SEPARATE:

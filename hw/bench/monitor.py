@@ -16,12 +16,14 @@ from .wires import AxiWires
 class AxiMonitor:
     """Watches the channels AR, AW, W, R and B of `dut`; a broken rule fails the test. MemoryModel has the same checks.
 
-    `bursts`: the accepted bursts, each (channel ar or aw, Address). `partial_beats`: number of write beats with some
-    strobes 0.
+    `bursts`: the bursts accepted since the start, in their order, each (channel "ar" or "aw", Address).
+    `partial_beats`: number of transferred write beats with at least one strobe 0.
     """
 
     def __init__(self, dut: Any, *, timing: Memory, prefix: str = "axi") -> None:
-        """`timing`: width of the bus and limits of outstanding bursts. The monitor must be created before the reset."""
+        """`timing`: width of the bus and limits of outstanding bursts. `prefix`: first part of the names of the AXI
+        ports of `dut`. The monitor must be created before the reset.
+        """
         self.bursts: list[tuple[str, Address]] = []
         self.partial_beats = 0
         self._dut, self._timing = dut, timing

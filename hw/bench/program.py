@@ -38,8 +38,8 @@ def memory_bytes(program: Program) -> int:
 def load_program(
     memory: Writable, program: Program, *, base: int = 0, inputs: Mapping[str, bytes] | None = None
 ) -> LoadedProgram:
-    """Writes image and instructions of `program` from address `base` on, a multiple of 4096, and the bytes `inputs` to
-    the segments of these names.
+    """Writes image and instructions of `program` to `memory` from address `base` on, a multiple of 4096, and the bytes
+    `inputs` to the segments of these names. Returns the values with which the program is launched.
 
     Instructions start at the first multiple of 4096 at or above the image's end. A MemoryModel also restarts its random
     sequence. Raises ProgramError for another `base`, and if a segment does not exist or has another size than its

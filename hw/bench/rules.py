@@ -34,7 +34,7 @@ class Address:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriteBeat:
-    """A beat on AXI channel W: WDATA, WSTRB and WLAST."""
+    """A beat on AXI channel W: WDATA (lowest byte in the lowest bits), WSTRB (bit i for byte i) and WLAST."""
 
     data: int
     strobe: int
@@ -46,7 +46,8 @@ class AxiRules:
     """Checks the AXI4 rules for one master. A memory model calls `address` and `data` in each cycle; these methods
     raise RuleError at the first broken rule.
 
-    `outstanding_reads`, `outstanding_writes`: largest numbers of accepted bursts that are not completely answered.
+    `bus_bytes`: width of the data bus, the size that each burst must have. `outstanding_reads`, `outstanding_writes`:
+    largest numbers of accepted bursts that are not completely answered.
     """
 
     bus_bytes: int
@@ -116,7 +117,7 @@ class AxiRules:
         self._writes -= 1
 
     def finish(self) -> None:
-        """Checks that no transaction is incomplete; to be called when the master is quiet."""
+        """Raises RuleError if a transaction is incomplete; to be called when the master is quiet."""
         if self._waiting:
             raise RuleError(f"{', '.join(sorted(self._waiting))}: VALID while nothing is running")
         if self._reads or self._writes or self._lengths or self._ahead or self._beats:

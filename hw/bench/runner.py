@@ -62,9 +62,9 @@ class BenchFailed(Exception):
 def build(config: Config, *, simulator: Simulator = "verilator", internals: bool = False) -> Path:
     """The folder of a built simulation of `config` with trace ports; its top module is `vdla_bench`.
 
-    `internals`: a bench may also read signals below the top module (Icarus always allows it). The first call with the
-    same sources and tools builds it (tiny: half a minute with Verilator, a second with Icarus). Raises BuildError if a
-    tool is missing or fails.
+    `simulator`: "verilator" or "icarus". `internals`: a bench may also read signals below the top module (Icarus always
+    allows it). The first call with the same sources and tools makes the build, which takes half a minute with Verilator
+    and a second with Icarus for the machine `tiny`. Raises BuildError if a tool is missing or fails.
     """
     environment, version = _tools(simulator)
     arguments = (
@@ -116,9 +116,10 @@ def run_bench(
     """Runs the cocotb tests in the file `bench`, or the tests `testcase` alone, on the RTL of `config`; returns the
     names of the tests that ran, all of which passed.
 
-    `results`: folder for the log and the results file. `internals`: as for `build`. `environment`: variables that the
-    bench finds in os.environ. `seed`: seed of Python's `random` in the bench. Raises BuildError if the simulation
-    cannot be built, BenchFailed if a test fails or none ran.
+    `testcase`: one name or several; None runs all. `results`: folder for bench.log and results.xml, made if missing.
+    `simulator`: "verilator" or "icarus". `internals`: the bench may also read signals below the top module (Icarus
+    always allows it). `environment`: further variables that the bench finds in os.environ. `seed`: seed of Python's
+    `random` in the bench. Raises BuildError if the simulation cannot be built, BenchFailed if a test fails or none ran.
     """
     folder = build(config, simulator=simulator, internals=internals)
     extra, _ = _tools(simulator)
@@ -205,7 +206,9 @@ def _build(
 
 
 def _tools(simulator: Simulator) -> tuple[dict[str, str], str]:
-    """Environment variables for the tools, and a text that identifies the simulator's version."""
+    """Environment variables for the tools of `simulator`, and a text that identifies its version (for Icarus: its
+    path). Raises BuildError if a tool is missing.
+    """
     if simulator == "icarus":
         # Its path serves as version: the build depends on little else, and any version from 11 on works.
         (path,) = require("iverilog", user=_USER)
@@ -218,7 +221,9 @@ def _tools(simulator: Simulator) -> tuple[dict[str, str], str]:
 
 @contextmanager
 def _environment(values: Mapping[str, str]) -> Iterator[None]:
-    """Context in which os.environ has `values`, too: cocotb's runner passes them to the simulation."""
+    """Context in which os.environ also has `values`, which cocotb's runner passes to the simulation; at its end,
+    os.environ is as before.
+    """
     before = dict(os.environ)
     os.environ.update(values)
     try:

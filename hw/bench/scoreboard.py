@@ -15,7 +15,8 @@ from vdla.isa.program import Segment
 class Expected:
     """Expected results of a run, for example those of `vdla.sim.simulate`; a result that is None is not compared.
 
-    `memory`: the image after the run, uint8. `cycles`: total. `begin`, `end`: int64 by instruction. `counters`: by name
+    `memory`: the image after the run, uint8. `cycles`: total number. `begin`, `end`: the cycle in which each
+    instruction begins or ends, int64 (instructions,), -1 for never. `counters`: values by name
     (`vdla.hw.counters.COUNTERS`); counters that `counters` does not name are expected to be 0.
     """
 

@@ -11,20 +11,20 @@ class AxiWires:
     """The ports PREFIX_arvalid, PREFIX_araddr, ... of `dut`; values read are those just before the next clock edge."""
 
     def __init__(self, dut: Any, *, prefix: str, bus_bytes: int) -> None:
-        """`bus_bytes`: width of wdata in bytes."""
+        """`dut`: the simulated design. `prefix`: first part of the port names. `bus_bytes`: width of wdata in bytes."""
         self._ports = {name: getattr(dut, f"{prefix}_{name}") for name in _NAMES}
         self._bus_bytes = bus_bytes
 
     def get(self, name: str) -> int:
-        """The value of port `name`. Raises ValueError if bits of it are X or Z."""
+        """The value of the port PREFIX_`name`, for example "arlen". Raises ValueError if bits of it are X or Z."""
         return int(self._ports[name].value)
 
     def set(self, name: str, value: int) -> None:
-        """Drives input `name` of the accelerator."""
+        """Drives the accelerator's input PREFIX_`name`, for example "arready", with `value`."""
         self._ports[name].value = value
 
     def address(self, channel: str) -> Address | None:
-        """The request on channel ar or aw; None without VALID."""
+        """The request on `channel`, "ar" or "aw", accepted or not; None if its VALID is 0."""
         if not self.get(f"{channel}valid"):
             return None
         return Address(
@@ -35,8 +35,8 @@ class AxiWires:
         )
 
     def write_beat(self) -> WriteBeat | None:
-        """The beat on channel w; None without VALID. Bytes whose strobe is 0 may be X, which is read as zero; raises
-        RuleError for X in other bytes.
+        """The beat on channel W, accepted or not; None if WVALID is 0. Bytes whose strobe is 0 may be X and are then
+        read as zero; raises RuleError for X in other bytes.
         """
         if not self.get("wvalid"):
             return None

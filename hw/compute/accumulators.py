@@ -17,7 +17,7 @@ from .alu import LANE
 
 
 def lanes(config: Config) -> int:
-    """Number of lanes of an accumulator vector, [batch][block_out] in this order."""
+    """Number of int32 lanes of an accumulator vector, [batch][block_out] in this order: batch x block_out."""
     return config.batch * config.block_out
 
 
@@ -34,7 +34,8 @@ class Accumulators(wiring.Component):
         The compute unit's read port, which is always served. Its data are valid two cycles after the address, in that
         cycle only.
     store : In
-        The store unit's read port, granted if the compute unit does not read the same bank in this cycle.
+        The store unit's read port, granted if the compute unit does not read the same bank in this cycle. Its data are
+        valid as those of `read` are.
     write : In
         The compute unit's write port, with an enable for each lane.
     """

@@ -65,7 +65,8 @@ class Alu(wiring.Component):
         return m
 
     def _shift(self, m: Module, source: Value) -> Value:
-        """Adds a right shifter of `source` by `right`; returns its result. For a left shift the caller reverses the
+        """Adds a shifter to `m` and returns the result of SHR, valid two cycles after the start. `source`: the 32 bits
+        to shift right by `right`. If `right` is negative, which means a left shift by -`right`, the caller reverses the
         bits of `source`, and the shifter reverses the bits of the result.
         """
         leftward = Signal(reset_less=True)
@@ -99,8 +100,8 @@ class Alu(wiring.Component):
     def _multiply(self, m: Module, taken: Value, left: Value) -> Value:
         """Multiplies 32-bit numbers with one 16-bit multiplier: returns the low 32 bits of left x right, which are low
         x low + 2^16 (low x high + high x low), where low and high are the halves of a factor. The factors of each of
-        the three products are registered before the multiplier. `taken`: the value that register `left` takes at the
-        next clock edge.
+        the three products are registered before the multiplier. `left`: the register of the left factor; the right
+        factor is the input `right`. `taken`: the value that register `left` takes at the next clock edge.
         """
         factor = Signal(16, reset_less=True)
         other = Signal(16, name="other_factor", reset_less=True)

@@ -242,8 +242,8 @@ class MultiplyArray(wiring.Component):
 
     def _folded(self, m: Module, vector: Value) -> Value:
         """Arranges the input of the array's rows with the extension `fold`. For a GEMM, the multipliers of a row form
-        groups, and each group gets the part of `vector` that it multiplies. For other operations, the rows get `vector`
-        unchanged.
+        groups, and each group gets the part of `vector` ([batch][block_in]) that it multiplies. For other operations,
+        the rows get `vector` unchanged. Returns the result for all rows, of the same shape as `vector`.
         """
         config, levels = self.config, self.fold_levels
         width = self.built.factor_bits * config.columns
@@ -268,9 +268,9 @@ class MultiplyArray(wiring.Component):
 
     def _aparts(self, m: Module) -> list[list[Value]]:
         """Computes the bits that keep sums of groups of multipliers separate (extension `fold`). Returns a list for
-        each of the last levels of the adder tree, with a bit for each array row. The bit is 1 if the sums of the groups
-        are complete before this level and must not be added to each other. DEPTHWISE and TAPS use the largest number of
-        groups.
+        each of the last `fold_levels` levels of the adder tree, in their order, with a bit for each array row. The bit
+        is 1 if the sums of the groups are complete before this level and must not be added to each other. DEPTHWISE and
+        TAPS use the largest number of groups. Without `fold` the result is empty.
         """
         config, levels, found = self.config, self.fold_levels, []
         for level in range(levels):
@@ -281,8 +281,9 @@ class MultiplyArray(wiring.Component):
         return found
 
     def _in_order(self, m: Module, read: Value) -> list[Value]:
-        """Rotates the input vectors that were read from the banks, so that they are in the order of their positions
-        (pixels). The vector of the first position comes from the bank whose number is the input `first`.
+        """Rotates `read`, the input vectors from all banks in the order of the banks, and returns TAPS vectors in the
+        order of their positions (pixels). The vector of the first position is in the bank whose number is the input
+        `first`.
         """
         first = Signal.like(self.first)
         m.d.sync += first.eq(self.first)
@@ -305,7 +306,8 @@ class MultiplyArray(wiring.Component):
         modes: tuple[Value, Value, Value],
         row: Value,
     ) -> Value:
-        """Selects the input elements of the multipliers in array row `o`, for the whole batch.
+        """Selects the input elements of the multipliers in array row `o`; returns them, [batch][block_in] as in
+        `vector`.
 
         In a GEMM, the multipliers get the elements of `vector`, which is the registered value of `own_vector`. In
         DEPTHWISE and TAPS, some multipliers get an element of one of the input positions (pixels) `vectors` instead. In
@@ -347,8 +349,9 @@ class MultiplyArray(wiring.Component):
     def _held(self, m: Module, o: int, b: int, newest: list[Value], sweep: Value) -> list[list[Signal]]:
         """Builds the registers of lane `o` that keep input elements of earlier operations for a sweep (TAPS operations
         that also multiply the input positions of the operations before them). `b`: number of the batch item. `newest`:
-        the elements of the current operation. Returns one list of registers for each earlier operation, the latest one
-        first. Their contents move on by one operation in each cycle in which `sweep` is 1.
+        the lane's elements of the current operation, one for each position. Returns one such list of registers for each
+        earlier operation, the latest one first (none without the extension `sweep`). Their contents move on by one
+        operation in each cycle in which `sweep` is 1.
         """
         held: list[list[Signal]] = []
         if not self.built.holds:
@@ -367,7 +370,7 @@ class MultiplyArray(wiring.Component):
         earlier operations.
 
         Then the multipliers of a lane take one weight for each of these positions. The weights come from a group of
-        weight rows in `tile`, one weight row for each position; `row`, the index of a weight row, selects the group.
+        weight rows in `tile`, one weight row for each position; the high bits of the input `row` select the group.
         """
         config = self.config
         elements = [own.word_select(i, 8) for i in range(len(own) // 8)]
@@ -390,6 +393,7 @@ class MultiplyArray(wiring.Component):
         """Selects the weights of array row `o`: returns `own`, the weights for other operations, with some of them
         replaced while `taps` is 1 (mode TAPS). In this mode each lane also has a multiplier for each input position
         (pixel) t > 0. The multiplier gets the lane's weight from `groups[t]`, the rows of weights for position t.
+        `row`: the input `row`, as `_weight_of` uses it.
         """
         elements = [own.word_select(i, 8) for i in range(len(own) // 8)]
         for lane in self._lanes(o):
@@ -405,8 +409,7 @@ class MultiplyArray(wiring.Component):
 
         In these modes, a lane multiplies only one element of the first input position (pixel), so it needs one weight.
         This weight is an element of `chosen`, the rows of weights for the position. It replaces the weight of the
-        multiplier that gets the element. `row`: index of the first row in `chosen`; it selects a part of the position
-        that has more elements than the array has lanes.
+        multiplier that gets the element. `row`: the input `row`, as `_weight_of` uses it.
         """
         elements = [own.word_select(i, 8) for i in range(len(own) // 8)]
         for lane in self._lanes(o):
@@ -415,9 +418,10 @@ class MultiplyArray(wiring.Component):
         return Cat(*elements)
 
     def _weight_of(self, rows: list[Value], o: int, row: Value) -> Value:
-        """Selects the weight by which lane `o` multiplies one input position (pixel). `rows`: the rows of weights for
-        this position. `row`: index of the first of these rows; it selects a part of the position if the position has
-        more elements than there are lanes.
+        """Selects the weight, 8 bits, by which lane `o` multiplies one input position (pixel). `rows`: the rows of
+        weights for this position, one for each of its input vectors. `row`: the input `row` of the array. If a position
+        has more elements than there are lanes, the low `tap_bits` bits of `row` select the part to multiply; else `row`
+        has no effect.
         """
         config = self.config
         if self.outputs == 1:
@@ -427,8 +431,8 @@ class MultiplyArray(wiring.Component):
 
     def _lane_of(self, position: Value, o: int, b: int, bits: int, row: Value) -> Value:
         """Selects the element of a position (pixel) that lane `o` multiplies, for batch item `b`. `position`: the input
-        vectors of the pixel. `bits`: width of an element. `row`: index of the row of weights; it selects the part of an
-        input vector to multiply if the vector has more elements than there are lanes.
+        vectors of the pixel. `bits`: width of an element. `row`: the input `row` of the array; its low `tap_bits` bits
+        select the part of an input vector to multiply if the vector has more elements than there are lanes.
         """
         config = self.config
         if self.outputs == 1:

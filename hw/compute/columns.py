@@ -91,7 +91,9 @@ class Column(wiring.Component):
 
 
 def differences(elements: Value, zero: Value | None) -> Value:
-    """The int8 `elements` minus `zero`, 9 bits each; `elements` unchanged if `zero` is None."""
+    """The int8 `elements` (side by side) each minus the int8 `zero`, as side-by-side signed numbers of 9 bits;
+    `elements` unchanged if `zero` is None.
+    """
     if zero is None:
         return elements
     parts = [elements.word_select(i, 8).as_signed() for i in range(len(elements) // 8)]
@@ -107,7 +109,7 @@ class Row(wiring.Component):
     - `vectors`: [batch][block_in] elements of `ArrayShape.factor_bits` bits, first element lowest.
     - `weights`: int8, one cycle before their vectors. `zero`, with the extension `zero_points`: zero point of the
       weights.
-    - `masks`: a bit for each product, 1 to add 0 in its place.
+    - `masks`: a bit for each product, 1 to add 0 in its place; `multiplier_stages` cycles after the vectors.
     - `apart`, with the extension `fold`: a bit for each of the adder tree's last levels, 1 if the sums of groups of
       products stay separate there.
     - `sums`: numbers of `sum_bits` bits, first those of the first column, then those of the next.

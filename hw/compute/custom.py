@@ -22,8 +22,9 @@ _MEMBERS = "left and right, In(signed(32)); start, In(1); result, Out(signed(32)
 
 
 def component_of(instruction: AluInstruction) -> Callable[[], wiring.Component]:
-    """A function that returns the component of one lane for `instruction`. It raises ConfigError if the class is no
-    Amaranth component, cannot be made without arguments, or has other members than INTERFACE.
+    """A function that makes and returns the component of one lane for `instruction`. The function, not this call,
+    raises ConfigError if the class `instruction.rtl` is no Amaranth component, cannot be made without arguments, raises
+    an exception, or has other members than INTERFACE.
     """
 
     where = f"instruction {instruction.name}: {instruction.rtl.__qualname__}"

@@ -78,7 +78,7 @@ class Operations(wiring.Component):
         Starts the instruction that the following inputs describe.
     alu, loops, base, two, extra : In
         Valid with `start` and in the cycle before. `alu`: the instruction is ALU. `loops`: its loop fields. `base`:
-        offset of its first operation. `two`: each operation has two accumulator operands, read one after the other.
+        offsets of its first operation. `two`: each operation has two accumulator operands, read one after the other.
         `extra`: additional issue cycles of each operation.
     busy : Out
         An operation is issuing in this cycle.

@@ -75,14 +75,16 @@ banks: makes the banks' words visible in the generated C++.
 
 
 def require_tools() -> str:
-    """The path of g++, if all tools of a build exist; called before the first slow step. Raises BuildError."""
+    """The path of g++. Raises BuildError if Verilator, g++ or perl is missing; called before the first slow step."""
     verilator(user=_USER)
     compiler, _ = require("g++", "perl", user=_USER)
     return compiler
 
 
 def _scratchpads(header: str) -> str:
-    """C++ code that lists the scratchpads' arrays, found by name in `header`, Verilator's root class."""
+    """C++ code that lists the arrays of the scratchpads with their kinds ("inp", "acc" ...). The arrays are found by
+    name in `header`, the text of the C++ header with Verilator's root class.
+    """
     arrays = re.findall(rf"VlUnpacked<[^;]*> ({_INSTANCE}\w+);", header)
     kinds = {
         "uop": r"compute\w*__DOT__uops",
@@ -106,8 +108,8 @@ def _scratchpads(header: str) -> str:
 
 
 def _counters(header: str) -> str:
-    """C++ code that lists the registers of the performance counters, then the register CYCLES, all found in
-    `header`.
+    """C++ code that lists the registers of the performance counters in the order of their numbers, then the register
+    CYCLES. They are found in `header`, the text of the C++ header with Verilator's root class.
     """
     found = re.findall(rf"QData/\*{COUNTER_BITS - 1}:0\*/ ({_INSTANCE}counters__DOT__count_(\d+));", header)
     names = [name for name, _ in sorted(found, key=lambda item: int(item[1]))]
@@ -117,15 +119,18 @@ def _counters(header: str) -> str:
 
 
 def _ports(prepared: str) -> str:
-    """C++ code that lists the ports of the module `harness`, in order and without the clock."""
+    """C++ code that lists name, address and size of the ports of the module `harness` in the Verilog text `prepared`,
+    in the order of their declaration and without the clock.
+    """
     names = [name for name in port_names(prepared) if name != "clk"]
     listing = ", ".join(f'{{"{name}", &top.{name}, sizeof top.{name}}}' for name in names)
     return f"static std::vector<Block> ports(Vvdla &top) {{ return {{{listing}}}; }}\n"
 
 
 def build_library(verilog: str, *, bus_bytes: int, optimize: Optimize = "build") -> Path:
-    """Path of a shared library with the design `verilog` (top module vdla, with trace ports) and the memory model.
-    `optimize`: whether the library should be quick to compile ("build") or quick to run ("run").
+    """Path of a shared library, built if the cache lacks it, with the design `verilog` (a Verilog text; top module
+    vdla, with trace ports) and the memory model. `bus_bytes`: width of the design's memory port. `optimize`: whether
+    the library should be quick to compile ("build") or quick to run ("run").
 
     Raises BuildError if a tool is missing or fails.
     """
@@ -160,12 +165,14 @@ def build_library(verilog: str, *, bus_bytes: int, optimize: Optimize = "build")
 
 
 def include_flags(root: Path) -> list[str]:
-    """Flags of g++ for the folders of Verilator's headers."""
+    """Flags of g++ for the folders of Verilator's headers; `root`: the folder in which Verilator is installed."""
     return [f"-I{root / 'include'}", f"-I{root / 'include' / 'vltstd'}"]
 
 
 def verilator_runtime(root: Path, version: str, compiler: str) -> Path:
-    """Compiles Verilator's runtime, whose sources are in the folder `root`, and returns the path of the object file.
+    """Compiles Verilator's runtime with the g++ at path `compiler`, if the cache lacks it, and returns the path of the
+    object file. `root`: the folder in which Verilator is installed; `version`: Verilator's version.
+
     All compiled designs share the file, because its compilation takes a third of the time of a small design's. It is
     always optimized for speed; designs may instead be optimized for a short compilation.
     """

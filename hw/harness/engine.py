@@ -57,7 +57,7 @@ _BROKEN = {
     5: "marked the wrong beat as last in cycle {cycles}",
     6: "did not launch",
 }
-"""Messages for the status codes of harness.cpp for a broken rule of the memory port."""
+"""Messages for the status codes of harness.cpp that mean a broken rule of the memory port or a failed launch."""
 
 DEFAULT_CYCLE_LIMIT = 1 << 40
 _PRESET_CYCLE = 8
@@ -92,12 +92,12 @@ class RtlError(Exception):
 class RtlResult:
     """Results of a run on the RTL.
 
-    `cycles`: total. `begin`, `end` int64 (n,): cycles of each instruction, -1 if it never began. `counters`: by name
-    (`counters.COUNTERS`). `registers`: for each control register (control.py) the value read after the run and the
-    expected value. `memory`: the image after the run, uint8. `scratchpads`: the bytes of each scratchpad that the
-    machine has (`isa.scratchpads`). `activity` int64 (m, 3), in order of cycles: cycle, unit, and the Activity
-    (interfaces.py) of the unit from this cycle until its next row. `dram`: commands to the part of a machine with a
-    DRAM, else None.
+    `cycles`: total number. `begin`, `end` int64 (n,): the cycle, counted from the launch, in which each instruction
+    begins or ends; -1 for never. `counters`: values by name (`counters.COUNTERS`). `registers`: for each control
+    register (control.py) the value read after the run and the expected value. `memory`: the image after the run, uint8.
+    `scratchpads`: the bytes of each scratchpad that the machine has (`isa.scratchpads`). `activity` int64 (m, 3), in
+    order of cycles: cycle, unit, and the Activity (interfaces.py) of the unit from this cycle until its next row.
+    `dram`: commands to the part of a machine with a DRAM, else None.
     """
 
     cycles: int
@@ -112,7 +112,8 @@ class RtlResult:
 
 
 def prepare_library(config: Config, *, optimize: Optimize = "build") -> Path:
-    """Path of the library that runs programs on `config`; builds it (for the goal `optimize`) if it does not exist.
+    """Path of the library that runs programs on `config`; builds it if it does not exist. `optimize`: "build" for a
+    library that is quick to compile, "run" for one that is quick to run.
 
     A machine is elaborated once: later calls find the library by a hash of configuration and sources. Raises BuildError
     if a tool is missing.
@@ -170,8 +171,9 @@ class Machine:
         """Powers up and resets the machine. Scratchpads are zero. Before the reset, registers and queues are zero or,
         with the seed `random_state`, random bits: the initial values in the Verilog are not used.
 
-        `library_path`: a library from `build.build_library` in place of that of `config`, for a netlist or a mutated
-        design. Raises BuildError.
+        `optimize`: "build" for a library that is quick to compile, "run" for one that is quick to run. `library_path`:
+        a library from `build.build_library` in place of that of `config`, for a netlist or a mutated design. Raises
+        BuildError if a library must be built and a tool is missing or fails.
         """
         self._config = config
         if library_path is None:
@@ -200,12 +202,12 @@ class Machine:
             self._harness = None
 
     def reset(self) -> None:
-        """Resets the machine for some cycles, also during a run; scratchpads keep their contents."""
+        """Holds the machine in reset for three cycles; allowed during a run, too. Scratchpads keep their contents."""
         self._library.vdla_reset(self._harness)
 
     def fill_scratchpads(self, contents: Contents) -> None:
-        """Sets scratchpads to `contents` (`isa.scratchpads`); scratchpads that `contents` does not name become zero.
-        Raises ProgramError.
+        """Sets scratchpads to `contents`, uint8 arrays by name (`isa.scratchpads`); scratchpads that `contents` does
+        not name become zero. Raises ProgramError for a scratchpad that the machine lacks or that has another size.
         """
         arrays = typed_scratchpads(self._config, contents)
         arrays["planes"] = arrays["table"][self._config.tables :]
@@ -220,7 +222,7 @@ class Machine:
             self._check_size(kind, there, size)
 
     def read_scratchpads(self) -> dict[str, NDArray[np.uint8]]:
-        """The bytes of each scratchpad, uint8 by name. Raises RtlError if copies of a scratchpad differ."""
+        """The bytes of each scratchpad, uint8 by name. Raises RtlError if the lanes' copies of a table differ."""
         found = {}
         for kind, size in self._sizes().items():
             size *= self._copies(kind)
@@ -247,7 +249,7 @@ class Machine:
 
     @property
     def _banked(self) -> bool:
-        """Whether the memories of input vectors have banks."""
+        """Whether the input scratchpad and the chain memory have banks."""
         return ArrayShape.of(self._config).banks > 1
 
     @property
@@ -276,7 +278,7 @@ class Machine:
         self._library.vdla_watch(self._harness, 1)
 
     def watched_ports(self) -> dict[str, NDArray[np.uint8]]:
-        """The recorded values of the ports in each cycle (watching.py)."""
+        """The values of the ports in each cycle since `watch_ports`: uint8 (cycles, bytes) by name, low byte first."""
         return watched_ports(self._library, self._harness)
 
     def read_register(self, address: int) -> int:
@@ -294,17 +296,17 @@ class Machine:
         surroundings: Surroundings = PLAIN,
         on_progress: Callable[[int], None] = lambda cycles: None,
     ) -> RtlResult:
-        """Launches `instructions`, uint64 (n, words), with the memory image `image` (not modified) and waits for the
-        end.
+        """Launches `instructions`, uint64 (n, words), with the memory image `image` (not modified), waits for the end,
+        and returns cycles, memory and registers of the run.
 
-        An access to the bus word that contains byte `failing_address` gets the response SLVERR; one outside the
-        program's memory gets DECERR. `memory_timing` replaces the configuration's memory timing. `surroundings`:
-        addresses of the memory image, initial values of counters, the oracle of a DRAM. `on_progress` is called at
-        regular intervals with the number of cycles so far.
+        An access to the bus word that contains byte `failing_address` of the program's memory (image, then
+        instructions) gets the response SLVERR; one outside this memory gets DECERR. `memory_timing` replaces the
+        configuration's memory timing. `surroundings`: addresses of the memory image, initial values of counters, the
+        oracle of a DRAM. `on_progress` is called every 200,000 cycles and at the end with the number of cycles so far.
 
-        Raises ProgramError for a program that the DRAM cannot hold, and RtlError if the program does not finish. After
-        an RtlError the machine needs a reset before its next run, except if an error response of memory ended the
-        program.
+        Raises ProgramError for a program that the DRAM cannot hold, and RtlError if the program does not finish within
+        `cycle_limit` cycles. After an RtlError the machine needs a reset before its next run, except if an error
+        response of memory ended the program.
         """
         if self._config.memory.kind == DRAM:
             check_fits(self._config, instructions, image)
@@ -367,7 +369,8 @@ class Machine:
 
     def _preset(self, status: int, counts: tuple[int, ...]) -> tuple[int, ...]:
         """Runs to cycle _PRESET_CYCLE and adds `counts` to the counters and CYCLES. Returns the values added: `counts`,
-        or zeros if `counts` is empty or the run has ended (its `status` is not RUNNING).
+        or zeros (and runs nothing) if `counts` is empty or the run has ended (its `status` is not RUNNING). Raises
+        RtlError if `counts` has a wrong number of values or the run ends before that cycle.
         """
         places = len(COUNTERS) + 1
         library, harness = self._library, self._harness
@@ -465,7 +468,9 @@ class Machine:
 
 
 def _by_bank(depth: int) -> NDArray[np.int64]:
-    """The indices of `depth` words in the order in which banks store them: bank 0, bank 1, ..."""
+    """The indices of `depth` words in the order in which banks store them: those of bank 0 (0, TAPS, 2 TAPS ...), then
+    those of bank 1, and so on.
+    """
     return np.concatenate([np.arange(bank, depth, TAPS) for bank in range(TAPS)])
 
 
@@ -480,7 +485,8 @@ def simulate_rtl(
     optimize: Optimize = "build",
     surroundings: Surroundings = PLAIN,
 ) -> RtlResult:
-    """Runs `instructions`, uint64 (n, words), with the memory image `image` on the RTL of `config`, from power-up.
+    """Runs `instructions`, uint64 (n, words), with the memory image `image` on the RTL of `config`, from power-up, and
+    returns cycles, memory and registers of the run.
 
     `scratchpads`: contents at launch (`isa.scratchpads`); scratchpads without contents are zero. `random_state`: seed
     of random bits in registers and queues before the reset. `optimize`: "build" for a library that is quick to compile,

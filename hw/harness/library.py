@@ -16,8 +16,8 @@ those of a DRAM.
 
 
 def timing_numbers(memory: Memory) -> list[int]:
-    """The fields `TIMING` of `memory` as numbers, in order. The number of a word is its place among the field's
-    `choices`.
+    """The values in `memory` of the fields `TIMING`, in this order. A field with words as values gives the index, from
+    0, of its word in the field's `choices`.
     """
     given = ((getattr(memory, name), item.choices) for name, _, item in declared(Memory) if name in TIMING)
     return [choices.index(value) if choices else value for value, choices in given]
@@ -28,8 +28,8 @@ PLACES = 16
 
 
 class Parameters(ctypes.Structure):
-    """Parameters of a run, the C struct `Parameters` of harness.cpp. `failing`: byte address at which memory fails; -1
-    if it does not fail.
+    """Parameters of a run, the C struct `Parameters` of harness.cpp. `failing`: byte of the memory, counted from its
+    begin, at which it answers with an error; -1 if it does not fail.
 
     `manners`: seed of random pauses and byte-wise accesses on the control bus; 0 for neither. The bytes of memory
     appear at `base` (register BASE) plus each of the first `places` elements of `origins`. `dram`: the functions of a
@@ -49,7 +49,7 @@ class Parameters(ctypes.Structure):
 
 
 def load_library(path: Path) -> ctypes.CDLL:
-    """Loads the library at `path` and declares the signatures of harness.cpp."""
+    """Loads the shared library at `path` and declares the types of arguments and results of its C functions."""
     library = ctypes.CDLL(str(path))
     handle, pointer = ctypes.c_void_p, ctypes.c_void_p
     signatures: dict[str, tuple[list[type], type | None]] = {

@@ -50,13 +50,15 @@ def harness_verilog(verilog: str, *, gate: bool = False) -> str:
 
 
 def port_names(prepared: str) -> list[str]:
-    """Names of the ports of the module `harness` in `prepared`, a result of `harness_verilog`."""
+    """Names, in the order of their declaration, of the ports of the module `harness` in `prepared`, a result of
+    `harness_verilog`.
+    """
     start = prepared.index(f"module {HARNESS_TOP}(")
     return [name for _, _, name in _PORT.findall(prepared[start : prepared.index("endmodule", start)])]
 
 
 def _ports(verilog: str, module: str) -> list[str]:
-    """Names of the ports of `module`, an escaped Verilog name; empty if there is no such module."""
+    """Names of the ports of `module`, an escaped Verilog name, in the text `verilog`; empty if it lacks the module."""
     listed = verilog.partition(f"module {module} (")[2].partition(");")[0]
     return [port.strip() for port in listed.split(",")]
 

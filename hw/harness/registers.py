@@ -18,7 +18,8 @@ _INTERNAL = re.compile(r"\\\$\S+")
 
 
 def merge_registers(verilog: str, gated: re.Pattern[str] | None = None, enable: str = "") -> str:
-    """Rewrites the Verilog text of a design so that the next value of a register is assigned to the register directly.
+    """Returns the Verilog text of a design, changed so that the next value of a register is assigned to the register
+    directly.
 
     Amaranth computes a register's next value in one process, as a variable (`\\$857`), and assigns the variable to the
     register in another. If the variable has no other use, the first process assigns to the register instead. In modules

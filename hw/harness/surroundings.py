@@ -28,8 +28,8 @@ class Surroundings:
     `base`: value of register BASE. `origins`: offsets; the memory appears at address `base` + offset for each of them.
     The fetch unit reads instructions through the first one, instructions may access all. All are multiples of 4096.
 
-    `counts`: initial values of the performance counters (in the order of COUNTERS) and of CYCLES; empty for zeros. The
-    harness adds them after the launch has cleared the counters, and subtracts them from the results, modulo
+    `counts`: initial values, one for each performance counter in the order of COUNTERS, then that of CYCLES; empty for
+    zeros. The harness adds them after the launch has cleared the counters, and subtracts them from the results, modulo
     2^COUNTER_BITS: a test of the counters' overflow. `manners`: seed of random pauses and byte-wise accesses on the
     control bus; 0 for neither. `dram`: for a machine with a DRAM, the oracle that is its memory
     (`dram.oracle.choose_oracle`); None for LiteDRAM's RTL if it is installed and has a model of the part.

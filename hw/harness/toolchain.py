@@ -19,8 +19,8 @@ class BuildError(UserError):
 
 
 def require(*tools: str, user: str) -> tuple[str, ...]:
-    """The paths of `tools`; each is in the Debian package of the same name. `user`: name of the feature that needs
-    them, for the message.
+    """The paths of the programs named `tools`, in this order; each is in the Debian package of the same name. `user`:
+    name of the feature that needs them, for the message.
 
     Raises BuildError, naming the first missing tool and the packages.
     """
@@ -47,8 +47,9 @@ def verilator(*, user: str) -> tuple[Path, str]:
 
 
 def call(command: list[str], environment: dict[str, str] | None = None) -> str:
-    """Runs `command` in this process's environment plus the variables `environment`; returns its output. Raises
-    BuildError."""
+    """Runs `command` in this process's environment plus the variables `environment`; returns its standard output.
+    Raises BuildError if it cannot be started, takes more than TIMEOUT seconds, or fails.
+    """
     name = Path(command[0]).name
     try:
         result = subprocess.run(

@@ -15,7 +15,7 @@ from ..counters import CYCLE_COUNTERS
 
 
 def stall_counters(unit: Unit) -> tuple[str, ...]:
-    """Names of the counters of `unit`: of its activities, then of its causes of stall."""
+    """Names of the cycle counters of `unit`: those of its activities, then those of its causes of stall."""
     return tuple(name for owner, _, name in CYCLE_COUNTERS if owner is unit)
 
 
@@ -29,8 +29,9 @@ def describe(
     """Writes the error message for a program that does not end: one clause for each unit, which names the event that it
     waits for, then whether the program lacks a FINISH.
 
-    `begin`, `end` int64 (n,): first and last cycle of each instruction, -1 for an event that did not happen. `moving`:
-    for each unit, the name of the activity or stall counter that is still growing, which tells its cause of stall.
+    `instructions`: uint64 (n, words). `begin`, `end` int64 (n,): first and last cycle of each instruction, -1 for an
+    event that did not happen. `moving`: for each unit, the name of the activity or stall counter that is still growing,
+    which tells its cause of stall.
     """
     names: list[str] = []
     order: dict[Unit, list[int]] = {unit: [] for unit in Unit}

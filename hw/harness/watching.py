@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 
 def watched_ports(library: ctypes.CDLL, harness: int | None) -> dict[str, NDArray[np.uint8]]:
     """Values of the accelerator's inputs and outputs in each cycle since the call of `vdla_watch`: by name, uint8
-    (cycles, bytes), lowest byte first. Clock and trace ports are left out.
+    (cycles, bytes), lowest byte first. Clock and trace ports are left out. `library`: the harness's C library;
+    `harness`: address of the machine that its function `vdla_create` returned.
     """
     names, sizes = list[str](), list[int]()
     size = ctypes.c_uint64()

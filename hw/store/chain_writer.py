@@ -24,8 +24,8 @@ def write_chain(
     `pipeline`. They come in order and without addresses, so a counter computes these. Returns a signal that is 1 in the
     cycle after the last vector of a store was written.
 
-    `job`: stream of the stores that are not written yet. `running`: properties of the store whose accumulators are read
-    now.
+    `job`: stream of the stores that are not written yet; this function takes a store with `chain` from it, the writer
+    to DRAM the others. `running`: properties of the store whose accumulators are read now.
     """
     head = job.payload
     vectors = config.chain_buffer_bytes // config.out_bytes

@@ -65,9 +65,7 @@ class Combine(wiring.Component):
     result: Out(signed(8))
 
     def __init__(self, *, number: int = 0) -> None:
-        """`number`: index of the lane. Each select signal has several copies; the lane uses the copy with its
-        number.
-        """
+        """`number`: which copy of the select signals (`copies.copy`) the lane uses: the lane's index modulo KINDS."""
         self._number = number
         super().__init__()
 
@@ -177,8 +175,8 @@ class Combine(wiring.Component):
         )
 
     def _normalize(self, m: Module, normal_8: Value) -> tuple[Value, Value]:
-        """Normalizes the integer `normal_8` and rounds it to float32. Returns the mantissa, a combinational value in
-        stage 13; and, in stage 14, the number's exponent with the exponent of the ratio added.
+        """Normalizes the unsigned number `normal_8`, valid in stage 8, and rounds it to float32. Returns the mantissa,
+        a combinational value in stage 13; and, in stage 14, the number's exponent with the exponent of the ratio added.
         """
         # A step's shift distance drives many multiplexers, so it is a register, computed in parallel with the number.
         count = register(m, floats.leading_zeros(m, normal_8, 16, "zeros_by_16"), "count_9")
@@ -225,7 +223,9 @@ class Combine(wiring.Component):
         return kept + floats.round_up(kept, guard, sticky), exponent
 
     def _place(self, m: Module, bits: Value, distance: Value, name: str) -> Value:
-        """`bits` >> `distance` in stages 17 to 19; the last bit is 1 if a 1 bit was shifted out."""
+        """`bits` >> `distance`, valid three cycles later (stages 17 to 19); the last bit is also 1 if a 1 bit was
+        shifted out.
+        """
         at = 0
         for stage, levels in ((17, 2), (18, 2), (19, DISTANCE_BITS - 4)):
             shifted = floats.shift_right(m, bits, distance[at : at + levels], 1 << at, f"{name}_by_{1 << at}")

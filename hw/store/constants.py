@@ -81,7 +81,8 @@ class Constants(wiring.Component):
     registers.
 
     Inputs: `ratio_self`, `ratio_operand`, `offset`: bits of finite float32. `zero_point`: zero point of the result.
-    `multiply`, `operand_used`, `swap`, `unsigned`: flags that select the operation, as in `combine.Combine`.
+    `multiply`, `operand_used`: the operation is combine_multiply if both are 1, rescale if only `multiply` is 1, else
+    combine_add. `swap`: the operand is combine_add's first input. `unsigned`: the model's values are uint8.
 
     Fields of the output `constants`, which is valid CONSTANTS_CYCLES later:
 

@@ -43,7 +43,7 @@ def starting_layout(config: Config) -> data.StructLayout:
 
 
 class Head:
-    """Decodes `words`, the head of the store unit's command queue."""
+    """Decodes `words`, the bits of the instruction at the head of the store unit's command queue."""
 
     def __init__(self, *, config: Config, words: Value) -> None:
         self.config, self.words, self.parts = config, words, StoreParts.of(config)

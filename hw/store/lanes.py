@@ -57,8 +57,8 @@ class StageB(wiring.Component):
     """
 
     def __init__(self, *, number: int) -> None:
-        """`number`: index of the lane. Each select signal has several copies; the lane uses the copy with its
-        number.
+        """`number`: index of the lane. Each select signal has KINDS copies (`copies.py`); the lane uses copy `number`
+        modulo KINDS.
         """
         self._stages = Combine(number=number % KINDS)
         super().__init__({"combine": In(1), **self._stages.signature.members})

@@ -319,8 +319,8 @@ class PostPipeline(wiring.Component):
 
     def _spare_lanes(self, m: Module, elements: Value, valid: Value) -> list[Signal]:
         """For each lane of a pass, a signal that is 1 if the lane has no element of the row. In a row's last vector
-        these are the lanes from `elements` on (the field `lanes` of register ROWS), or none if the field is 0. Bit k of
-        `valid`: a window's last read was k + 1 cycles ago.
+        these are the lanes of the elements with index `elements` (field `lanes` of register ROWS) and above, or none if
+        the field is 0. Bit k of `valid`: a window's last read was k + 1 cycles ago.
         """
         beyond = register(
             m,
@@ -339,8 +339,8 @@ class PostPipeline(wiring.Component):
         ]
 
     def _own_zero_point(self, first: data.View) -> Value:
-        """The zero point of the values that enter stage B (the operation after requantization). `first`: register
-        REQUANTIZE.
+        """The zero point of the values that enter stage B (the operation after requantization): with a look-up table,
+        that of its entries. `first`: the fields of register REQUANTIZE.
         """
         if not self._parts.table:
             return first["zero_point"]

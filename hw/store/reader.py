@@ -14,8 +14,9 @@ from vdla.isa.parameters import is_power_of_two
 
 def windows_layout() -> data.StructLayout:
     """Layout of the accumulator windows that a store reads, one for each of its y_size x x_size output vectors (neither
-    number is 0). `y_stride`, `x_stride`: distance from window to window. `row_stride`, `column_stride`, `rows_minus_1`,
-    `columns_minus_1`: distances inside a window, and its size.
+    number is 0). `y_stride`, `x_stride`: distance from window to window in y and in x, in accumulator vectors.
+    `row_stride`, `column_stride`: distance from row to row and from column to column inside a window. `rows_minus_1`,
+    `columns_minus_1`: size of a window.
 
     `paced`: the vectors need several passes through the arithmetic of STORE.POST, so their reads must be far enough
     apart.
@@ -171,9 +172,10 @@ class Reader(wiring.Component):
         return rested
 
     def _loop(self, m: Module, given: Value, size: Value, last: int, inner: _Loop | None, name: str) -> _Loop:
-        """Builds one of the nested loops, around the loop `inner`: a counter that counts down to `last`, by 1 at each
-        read that ends the inner loop. `given`: input with the number at which the counter starts when the store starts.
-        `size`: register with the same number, for restarts by an outer loop.
+        """Builds one of the nested loops, around the loop `inner` (None for the innermost): a counter that counts down,
+        by 1 at each read that ends the inner loop, and is `last` (0 or 1) in the last iteration. `given`: input with
+        the number at which the counter starts when the store starts. `size`: register with the same number, for
+        restarts by an outer loop. Returns the loop's signals.
         """
         left, ends = Signal(given.shape(), name=f"{name}_left"), Signal(name=f"{name}_ends")
         only, all_end = Signal(name=f"{name}_only"), Signal(name=f"{name}_all_end")

@@ -96,8 +96,9 @@ class Requantize(wiring.Component):
     def _rounding(
         self, m: Module, product_9: Value, exponent_6: Value
     ) -> tuple[Value, Value, Value, Value, Value]:
-        """Prepares the rounding of a product with its exponent: returns (the product's first 24 bits, guard bit, sticky
-        bit, shift distance to fixed point, whether the product is too large for fixed point).
+        """Prepares the rounding of `product_9`, a product of two mantissas, valid in stage 9, with the exponent
+        `exponent_6`, valid in stage 6. Returns, in stage 10, (the product's first 24 bits, guard bit, sticky bit, shift
+        distance to fixed point, whether the product is too large for fixed point).
         """
         # A product of 48 bits loses 24 of them, one of 47 bits only 23.
         far_7 = register(m, -(_PLACES + floats.MANTISSA_BITS) - exponent_6, "far_7")

@@ -122,8 +122,8 @@ class RowLane(wiring.Component):
         return m
 
     def _entry(self, m: Module, place: Signal) -> Signal:
-        """Builds the look-up in the table for ROWS: returns entry number `place`, two cycles later. It reads a word of
-        each plane (part of the table's memory), then selects a byte of each word.
+        """Builds the look-up in the table for ROWS: returns entry number `place`, counted from 0, two cycles later. It
+        reads a word of each plane (part of the table's memory), then selects a byte of each word.
         """
         low = self._bus.bit_length() - 1
         found = []

@@ -214,7 +214,7 @@ class Rows(wiring.Component):
 
 
 def _steady(m: Module, bit: Value, cycles: int, name: str) -> Value:
-    """`bit`, delayed by `cycles` cycles; a reset clears the delay."""
+    """`bit`, delayed by `cycles` cycles (1 or more); a reset clears all registers of the delay."""
     later = Signal(cycles, name=name)
     m.d.sync += later.eq(Cat(bit, later))
     return later[-1]

@@ -29,9 +29,9 @@ def table_words(config: Config) -> int:
 class TableLane(wiring.Component):
     """One lane's copy of the look-up tables; accepts a new `value` every cycle.
 
-    Members: `value`: input, int8. `result`: output, int8, TABLE_CYCLES later: the value's entry in table number `index`
-    if `used` is 1, the value itself if `used` is 0. `used` and `index` must not change while values are in the
-    pipeline. `write`: writes `data` to word `at` of the copy.
+    Members: `value`: input, int8. `result`: output, int8, TABLE_CYCLES later: entry number `value` + 128 of table
+    number `index` if `used` is 1, the value itself if `used` is 0. `used` and `index` must not change while values are
+    in the pipeline. `write`: writes `data`, a bus word, to word `at` of the copy.
     """
 
     def __init__(self, *, config: Config) -> None:
@@ -78,9 +78,9 @@ class Tables(wiring.Component):
     """The look-up tables of all lanes: a `TableLane` for each lane.
 
     Members: `values`: inputs, an int8 for each lane, lane 0 lowest. `results`: outputs, an int8 for each lane,
-    TABLE_CYCLES later: the value's entry in table number `index` if `used` is 1, the value itself if `used` is 0.
-    `used` and `index` must not change while values are in the pipeline. `write`: writes `data` to word `at` of every
-    lane's copy of the tables.
+    TABLE_CYCLES later: entry number value + 128 of table number `index` if `used` is 1, the value itself if `used` is
+    0. `used` and `index` must not change while values are in the pipeline. `write`: writes `data`, a bus word, to word
+    `at` of every lane's copy of the tables.
     """
 
     def __init__(self, *, config: Config) -> None:

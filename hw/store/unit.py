@@ -142,8 +142,8 @@ class StoreUnit(wiring.Component):
         writer: Writer,
         registers: dict[str, Signal],
     ) -> stream.Interface:
-        """Passes a store to the reader in the cycle in which it begins, and to the writer after all older stores.
-        Returns the stream of stores for the writer. `begin`: a store begins in this cycle, with the decoded properties
+        """Passes a store to `reader` in the cycle in which it begins, and to `writer` after all older stores. Returns
+        the stream of stores for the writer. `begin`: a store begins in this cycle, with the decoded properties
         `starting`. `registers`: the unit's configuration registers by name.
         """
         head = view(instruction_layout(self._config, "STORE.OUT"), self.commands.payload)
@@ -196,7 +196,10 @@ class StoreUnit(wiring.Component):
         reader: Reader,
         registers: dict[str, Signal],
     ) -> PostPipeline:
-        """Adds the extension `post`: pipeline, operand FIFO, parameter table and the loads that fill it."""
+        """Adds the extension `post`: pipeline, operand FIFO, parameter table and the loads that fill it; returns the
+        pipeline. `begin`: the head instruction begins in this cycle, with the decoded properties `starting`. `running`:
+        the store whose accumulators `reader` reads. `registers`: the unit's configuration registers by name.
+        """
         config, parts, entry = self._config, self._parts, starting.entry
         begins = begin & ~entry.is_load & ~entry.short  # high for a store
         m.submodules.pipeline = pipeline = PostPipeline(config=config)

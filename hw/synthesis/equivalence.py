@@ -74,8 +74,8 @@ def prove_equivalent(
     """Tries to prove that `mutation` has no effect: compares larger and larger parts of the design with and without it,
     until a comparison is a proof. Returns all comparisons; only the last one can be a proof.
 
-    The parts are the mutated module, then up to `levels` of the modules around it. Each comparison takes up to
-    `seconds` after its preparation. Raises ToolError if Yosys is missing.
+    `mutants`: the design with all its mutations. The parts are the mutated module, then up to `levels` of the modules
+    around it. Each comparison takes up to `seconds` after its preparation. Raises ToolError if Yosys is missing.
     """
     done = list[Comparison]()
     with tempfile.TemporaryDirectory(prefix="vdla-equivalence-") as directory:
@@ -167,7 +167,9 @@ def _abc_script(seconds: float) -> str:
 
 
 def _yosys(work: Path, script: str, seconds: float) -> str | None:
-    """Runs `script` by Yosys for up to `seconds`; returns None, or the reason of a failure."""
+    """Runs the Yosys commands `script` in the folder `work` for up to `seconds`; returns None, or the reason of a
+    failure (also if the time did not suffice).
+    """
     (work / SCRIPT).write_text(script, encoding="utf-8")
     command = [*yosys_command(), "-q", SCRIPT]
     with subprocess.Popen(command, cwd=work, stderr=subprocess.PIPE, text=True) as process:
@@ -192,5 +194,7 @@ def _is_constant_0(aiger: Path) -> bool:
 
 
 def _status(path: Path) -> str:
-    """The first line of a status file of ABC, for example "snl_SAT ... <output> <cycle>" or "snl_UNSAT ..."."""
+    """The first line of a status file of ABC, for example "snl_SAT ... <output> <cycle>" or "snl_UNSAT ..."; empty if
+    there is no file.
+    """
     return path.read_text(encoding="utf-8").partition("\n")[0] if path.exists() else ""

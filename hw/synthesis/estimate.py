@@ -116,7 +116,7 @@ def longest_paths(module: Mapping[str, Any], paths: Mapping[str, str], *, count:
 
 
 def _pins(cell: Mapping[str, Any]) -> Iterator[tuple[str, Net]]:
-    """Yields (pin, net) for each bit of a cell's pins that is connected to a net, not to a constant."""
+    """Yields (name of the pin, net) for each bit of a cell's pins that is connected to a net, not to a constant."""
     for pin, bits in cell["connections"].items():
         for bit in bits:
             if not isinstance(bit, str):
@@ -124,7 +124,9 @@ def _pins(cell: Mapping[str, Any]) -> Iterator[tuple[str, Net]]:
 
 
 def _names(module: Mapping[str, Any]) -> dict[Net, str]:
-    """A name for each net, without its bit: a name in the source if there is one, else a name that tools made."""
+    """A name for each net of `module` (Yosys' JSON), without its bit: a name in the source if there is one, else a name
+    that tools made.
+    """
     found: dict[Net, tuple[bool, str]] = {}
     for name, net in module["netnames"].items():
         rank = (bool(net.get("hide_name")), name)

@@ -105,8 +105,8 @@ def synthesize(
     """Maps the RTL of `config` to `family`. If the family has a device and the device has enough resources, places the
     design once with each of `seeds`, `jobs` at a time.
 
-    The Verilog is that of the harness without trace ports. Earlier results come from the cache. Raises ToolError if a
-    tool is missing or fails, but not for a design that does not fit.
+    The Verilog is that of the harness without trace ports. Earlier results come from the cache. `report`: called with
+    lines of progress. Raises ToolError if a tool is missing or fails, but not for a design that does not fit.
     """
     module = generate_module(config, report=report)
     design = map_design(module.text, pins_module(module.ports), family, report=report)
@@ -132,8 +132,8 @@ def synthesize(
 
 
 def map_design(verilog: str, pins: str, family: Family, *, report: Report) -> MappedDesign:
-    """Maps `verilog`, inside the module whose Verilog is `pins`, by Yosys; an earlier result comes from the cache.
-    Raises ToolError and NetlistError.
+    """Maps `verilog`, inside the module whose Verilog is `pins`, to `family` by Yosys; an earlier result comes from the
+    cache. `report`: called with lines of progress. Raises ToolError and NetlistError.
     """
     commands = [
         "read_verilog vdla.v",

@@ -30,8 +30,9 @@ class LibertyError(UserError):
 
 @dataclass(slots=True)
 class Group:
-    """A group `name(arguments) { ... }`. `simple`: values of attributes `name : value;`. `complex`: values of
-    attributes `name (values);`. `groups`: inner groups.
+    """A group `name(arguments) { ... }`. `simple`: the value, without quotes, of each attribute `name : value;`.
+    `complex`: the list of values of each attribute `name (values);`. Of several attributes with one name, the last
+    counts. `groups`: inner groups, in order.
     """
 
     name: str
@@ -67,8 +68,9 @@ def parse_groups(text: str, *, skipped: Container[str] = ()) -> Group:
 
 
 def _statements(tokens: list[_Token], at: int, into: Group, skipped: Container[str]) -> int:
-    """Reads statements from token `at` on into `into`, up to the group's closing brace or, at the top level, to the end
-    of the text; returns the index of the next token. Raises IndexError if the text ends inside a statement.
+    """Reads statements from token number `at` on into `into`, up to the group's closing brace or, at the top level, to
+    the end of the text, without inner groups with names in `skipped`. Returns the index of the brace, or the number of
+    tokens. Raises IndexError if the text ends inside a statement.
     """
     while at < len(tokens) and tokens[at] != _CLOSE:
         name = tokens[at][0]

@@ -32,7 +32,8 @@ lint_off -rule PROCASSINIT -file "*vdla.v"
 
 
 def lint(verilog: str, *, waivers: str = WAIVERS) -> list[str]:
-    """The first line of each warning and error of `verilator --lint-only -Wall` for `verilog` (top module vdla).
+    """The first line of each warning and error of `verilator --lint-only -Wall` for the text `verilog` (top module
+    vdla), without the warnings that `waivers`, the text of a Verilator configuration file, turns off.
 
     Raises BuildError if Verilator or perl, which runs it, is missing, or if Verilator fails.
     """

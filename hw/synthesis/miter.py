@@ -31,7 +31,9 @@ _SMALL: Final = 1024
 
 
 def write_sources(directory: Path, mutants: Mutants) -> None:
-    """Writes to `directory` the files that the Yosys scripts for `mutants` read."""
+    """Writes to `directory` the files that the Yosys scripts for `mutants` read: the design's netlist vdla.il without
+    mutations, and the models memory.v and register.v.
+    """
     (directory / "vdla.il").write_text(mutants.netlist, encoding="utf-8")
     (directory / "memory.v").write_text(_MEMORY, encoding="utf-8")
     (directory / "register.v").write_text(_REGISTER, encoding="utf-8")

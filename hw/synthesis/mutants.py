@@ -26,10 +26,11 @@ _PORT: Final = "mutation"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mutation:
-    """A change of bit `bit` of port `port` of a cell; Yosys' `help mutate` defines `mode`.
+    """A change of bit `bit` of port `port` of the cell named `cell`; Yosys' `help mutate` defines `mode`.
 
-    `module`: Yosys' name of the mutated module; `path`: its instance. `command`: the Yosys command of the mutation.
-    `line`: number of the line of Verilog, 0 if unknown; `code`: text of the line.
+    `number`: number of the mutation, from 1. `module`: Yosys' name of the mutated module; `path`: its instance.
+    `command`: the Yosys command of the mutation. `line`: number of the line of Verilog, from 1, 0 if unknown; `code`:
+    text of the line.
     """
 
     number: int
@@ -56,7 +57,8 @@ class Mutants:
 
 
 def make_mutants(verilog: str, *, count: int, seed: int, report: Report) -> Mutants:
-    """Makes `count` mutations of `verilog` (top module vdla), drawn by Yosys with `seed`.
+    """Makes `count` mutations of `verilog` (top module vdla), drawn by Yosys with `seed`. `report`: called with lines
+    of progress.
 
     The mutated netlist is the result of the coarse part of Yosys' `synth`: optimized, with operators and memories not
     mapped to gates; mutation 0 is this netlist without change. Yosys spreads mutations over modules, cells and lines.

@@ -19,7 +19,7 @@ class NetlistError(UserError):
 
 
 def plain_path(name: str) -> str:
-    r"""The instance path `name` without the numbers that Amaranth appends to names that are already in use."""
+    r"""The instance path `name` without the numbers ("$2") that Amaranth appends to names that are already in use."""
     return re.sub(r"\$\d+(?=\.|$)", "", name)
 
 
@@ -38,7 +38,8 @@ def module_lines(verilog: str) -> list[tuple[int, str]]:
 
 
 def instance_paths(cells: Mapping[str, Any], lines: list[tuple[int, str]], file: str) -> dict[str, str]:
-    """For each cell of a flattened module, the plain path of the instance from which it came.
+    """For each of `cells`, the cells of a flattened module in Yosys' JSON, the plain path of the instance from which it
+    came, by name of the cell.
 
     A register, multiplier or carry chain has an attribute with the number of its line in `file` (`lines`: result of
     `module_lines`). A memory's name contains its path. Look-up tables have lost their origin in optimization: each is
@@ -113,7 +114,8 @@ def _scope(name: str, scopes: frozenset[str]) -> str:
 def count_modules(
     cells: Mapping[str, Any], paths: Mapping[str, str], family: Family
 ) -> dict[str, dict[str, float]]:
-    """Resources that the mapped `cells` take, by instance path ("" is the top itself); `paths`: instance of each cell.
+    """Amounts of each resource of `families.RESOURCES` that the mapped `cells` take on `family`, by instance path (""
+    is the top itself) and name of the resource. `paths`: instance of each cell.
 
     Raises NetlistError if there are unmapped cells or no cells.
     """
@@ -145,14 +147,15 @@ def sum_counts(counts: Iterable[Mapping[str, float]]) -> dict[str, float]:
 
 
 def sum_units(modules: Mapping[str, Mapping[str, float]]) -> dict[str, dict[str, float]]:
-    """Resources by unit; `modules`: resources by instance path."""
+    """Amounts of each resource by unit, for all units; `modules`: amounts of each resource by instance path."""
     return {
         unit: sum_counts(own for path, own in modules.items() if unit_of_path(path) == unit) for unit in UNITS
     }
 
 
 def memory_kinds(log: str, top: str) -> dict[str, str]:
-    """The kind of each memory of the design, by path, as stated in Yosys' log: block RAM, LUT RAM or flip-flops.
+    """The kind of each memory of the design with top module `top`, by path, as stated in Yosys' log: "block RAM", "LUT
+    RAM" or "flip-flops".
 
     Tables of constants, which Yosys makes of case statements and maps to logic, are left out.
     """

@@ -64,9 +64,11 @@ class Placement:
 def place(
     netlist: bytes, paths: Mapping[str, str], device: Device, *, seed: int, target_mhz: float, report: Report
 ) -> Placement:
-    """Places and routes Yosys' JSON `netlist` with `seed` for a clock of `target_mhz`; an earlier result is cached.
+    """Places and routes Yosys' JSON `netlist` on `device` with `seed` for a clock of `target_mhz`; an earlier result
+    comes from the cache.
 
-    `paths`: instance of each cell of the design (`netlist.instance_paths`), for the critical path.
+    `paths`: instance of each cell of the design (`netlist.instance_paths`), for the critical path. `report`: called
+    with lines of progress.
 
     If the design does not fit, the result says so. Raises ToolError if nextpnr is missing or fails for another reason.
     """
@@ -123,8 +125,8 @@ def _used(log: str) -> dict[str, int]:
 
 
 def _critical_path(document: Mapping[str, Any], paths: Mapping[str, str]) -> CriticalPath | None:
-    """The slowest path inside the clock domain, split into one segment for each instance that it passes; None if there
-    is none.
+    """The slowest path inside the clock domain in `document`, nextpnr's report, split into a segment for each
+    consecutive part in one instance; None if there is no path. `paths`: instance of each cell.
     """
     inside = [
         path["path"]
@@ -158,8 +160,9 @@ def _critical_path(document: Mapping[str, Any], paths: Mapping[str, str]) -> Cri
 
 
 def _path(name: str, paths: Mapping[str, str]) -> str:
-    """The instance of nextpnr's cell `name`; nextpnr adds suffixes to the names of cells that it splits ("$FCI_COMB0",
-    ".DATA_COMB1")."""
+    """The instance of nextpnr's cell `name`, from `paths`, the instance of each cell before nextpnr; "" if it is not
+    there. Nextpnr adds suffixes to the names of cells that it splits ("$FCI_COMB0", ".DATA_COMB1").
+    """
     while name and name not in paths:
         name = name[: max(name.rfind("$"), name.rfind("."), 0)]
     return paths.get(name, "")

@@ -50,7 +50,7 @@ def tool_name(command: Sequence[str]) -> str:
 
 
 def end_tool(process: subprocess.Popen[str]) -> None:
-    """Kills a tool and its descendants, such as Yosys' ABC."""
+    """Kills the tool `process` and its descendants, such as Yosys' ABC."""
     started = descendants([process.pid])
     process.kill()
     end(started)
@@ -67,7 +67,7 @@ def tool_version(package: str) -> str:
 
 
 def find_tool(name: str) -> str:
-    """The path of program `name`, in the folder of this Python or else on PATH. Raises ToolError."""
+    """The path of program `name`, in the folder of this Python or else on PATH. Raises ToolError if it is missing."""
     beside = Path(sys.executable).parent / name
     found = str(beside) if beside.exists() else shutil.which(name)
     if found is None:
@@ -113,7 +113,10 @@ def _run_once(
     step: Callable[[str], str | None],
     report: Report,
 ) -> str:
-    """Runs the tool once, as `run_tool` describes; `cache`: folder in place of the tool's own cache."""
+    """Runs `command` once in `directory` and returns its output. `step`: returns, for a line of output, the name of the
+    step that begins with it, or None; `report` is called with lines of progress. `cache`: folder to use in place of the
+    tool's own cache, or None. Raises ToolFailure if the tool ends with an error.
+    """
     tool = tool_name(command)
     started = time.monotonic()
     current, lines = "starting", list[str]()

@@ -30,7 +30,9 @@ def yosys_command() -> list[str]:
 
 
 def run_script(script: str, directory: Path, report: Report) -> str:
-    """Runs the Yosys commands `script` in `directory`; returns the log. Raises ToolError."""
+    """Runs the Yosys commands `script` in `directory`, to which they are written as file SCRIPT; returns the log.
+    `report` is called with lines of progress. Raises ToolError if Yosys is missing or fails.
+    """
     (directory / SCRIPT).write_text(script, encoding="utf-8")
     return run_tool([*yosys_command(), SCRIPT], directory=directory, step=yosys_step, report=report)
 
@@ -44,7 +46,9 @@ def yosys_step(line: str) -> str | None:
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Runs Yosys in this process; ends the process with exit code 1 at Yosys' first error."""
+    """Runs Yosys in this process with the command line `arguments`, which the module's docstring lists; ends the
+    process with exit code 1 at Yosys' first error.
+    """
     parser = argparse.ArgumentParser(prog="python -m vdla.hw.synthesis.yosys", description="Yosys of pyosys")
     parser.add_argument("-q", action="store_true", help="print errors alone")
     parser.add_argument("-l", metavar="LOG", help="write the log to this file")

@@ -19,8 +19,8 @@ RESNET18 = re.compile(r"\b7,2\d\d,\d{3}\b")
 
 @pytest.fixture(scope="module", autouse=True)
 def today() -> list[tuple[At, int]]:
-    """Yields newly simulated figures as (place in the results, cycles). Programs are compiled once for this module, the
-    network is built once for a test run.
+    """Yields a list of newly simulated figures as (place in the results, cycles). While a test uses the list,
+    `figures_of_today` returns it, too, so that programs are compiled only once.
     """
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(exact, "_resnet18", lambda: shipped("resnet18", "u8"))

@@ -104,7 +104,9 @@ def test_seconds_of_tests_that_pass(tmp_path: Path) -> None:
 
 
 def test_a_mutant_is_tried_and_taken_back(tmp_path: Path) -> None:
-    """Uses a plain folder in place of a clone: one test notices the mutant, another does not."""
+    """A mutant of a file is reported as noticed, survived or untried, as the covering test fails, passes or does not
+    exist; afterwards the file is as before. A plain folder takes the place of a clone.
+    """
     (tmp_path / "made_up").mkdir()
     (tmp_path / "made_up" / "f.py").write_text("def less(a):\n    return a < 3\n")
     tests = "def test_it():\n    assert less(2) and not less(3)\n\n\ndef test_no():\n    pass\n"

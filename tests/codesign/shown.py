@@ -219,7 +219,9 @@ def figure_lines(name: str, figure: Figure) -> Iterator[str]:
 
 
 def drawn(module: ModuleType, writer: str, draw: Callable[[], object]) -> Figure:
-    """The figure that a function of a module passes to its `writer` of files."""
+    """The figure that `draw()` passes to the function of `module` that is called `writer`, which is replaced so that
+    it writes no file.
+    """
     figures: list[Figure] = []
 
     def keep(figure: Figure) -> bytes:

@@ -31,7 +31,7 @@ ALU iter_out=1 iter_in=1 alu_opcode=MAX use_imm=1 imm=0 uop_end=1 push_next
 STORE.OUT dram_base={last} y_size=1 x_size=1 x_stride=1 pop_prev
 FINISH
 """
-"""A program with an image of `size` bytes that writes the last vector of the image."""
+"""A program with an image of `size` bytes that stores an output vector at the index `last` of the image."""
 
 
 def written(folder: Path, config: Config, *changes: tuple[str, str]) -> Path:

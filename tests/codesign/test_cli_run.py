@@ -352,7 +352,9 @@ def test_a_narrow_terminal_costs_columns_not_digits(
 def test_a_run_without_enough_memory_is_refused_in_one_line(
     vdla, mlp: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stage: str, target: str, hidden: bool
 ) -> None:
-    """Also if a library raises another error while it cleans up after the MemoryError."""
+    """The function `stage` of the package raises MemoryError or, if `hidden`, a ValueError while it cleans up after
+    one; `target` is that of --target.
+    """
 
     def without_memory(*_: object, **__: object) -> None:
         try:

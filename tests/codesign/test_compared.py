@@ -37,8 +37,8 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def written(tmp_path: Path, kind: int, *, relu: bool) -> Path:
-    """Path of a model that quantizes and dequantizes its input, then its output, with a Relu or with no layer in
-    between.
+    """Path of a model that quantizes and dequantizes its input, then its output, with a Relu or (`relu` False) no layer
+    in between. `kind`: ONNX's number of the integer type, INT8 or UINT8.
     """
     middle = [helper.make_node("Relu", ["f"], ["r"])] if relu else []
     last = "r" if relu else "f"
@@ -81,7 +81,7 @@ def test_layers_alone_begin_at_the_inputs_and_end_at_the_outputs(
 ) -> None:
     """The comparison with ONNX Runtime includes conversions at the network's inputs and outputs. Regression: it
     compared only nodes, so that an error of 43 quantization steps before the first node passed, and so did a model
-    without nodes.
+    without nodes. `side`: the function for inputs or outputs that gets this error; `relu`: the model has a node.
     """
     model = written(tmp_path, TensorProto.INT8, relu=relu)
     launches = [{"x": np.linspace(-9, 9, 8, dtype=np.float32)[None]}]
@@ -162,8 +162,8 @@ def test_a_divided_network_without_the_accelerator_is_not_checked_by_the_interpr
 
 
 def shifted(runs: Any, steps: dict[bool, int]) -> Any:
-    """A replacement for `runs`, the function that runs ONNX Runtime: it adds `steps` times 0.1 to all outputs; `steps`
-    is given for runs with and without graph optimization.
+    """A replacement for `runs`, the function that runs ONNX Runtime: it adds 0.1 times a number of steps to all
+    outputs, `steps[True]` in runs with graph optimization and `steps[False]` in runs without.
     """
 
     def moved(*arguments: Any, optimized: bool = True, **options: Any) -> Any:

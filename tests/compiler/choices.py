@@ -307,7 +307,7 @@ def pairs(values: Mapping[str, Any]) -> str:
 
 
 def in_words(config: Config, workload: Workload, values: Values) -> str:
-    """A point of a space as text; if the knobs contain a loop order, loops are described in words."""
+    """The knobs `values` of `workload` on `config` as text; if they contain a loop order, loops are named in words."""
     return pairs(settings_of(config, workload, values) if "order" in values else values)
 
 
@@ -367,7 +367,10 @@ def processor_text(target: CpuTarget) -> Iterator[str]:
 
 
 def kernel_text(lowering: Any, model: bytes, scheduled: int = 1, coded: bool = True) -> Iterator[str]:
-    """Lines of text on a network for a processor or GPU: the operators of its graph, and each node's kernels."""
+    """Lines of text on a network (bytes of an ONNX `model`) for the processor or GPU of `lowering`: the operators of
+    its graph, and each node's kernels, with schedules at `scheduled` random points of each new workload and, if
+    `coded`, a line on each kernel's generated code.
+    """
     graph = import_graph(lowering.rules, model)
     yield f"operators: {pairs(Counter(node.kind for node in graph.nodes))}"
     known: set[Any] = set()

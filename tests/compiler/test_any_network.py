@@ -55,8 +55,8 @@ def machine(chance: random.Random) -> Config:
 
 
 def folding(config: Config, chance: random.Random) -> Config:
-    """The machine with half or a quarter of its array's columns (extension `fold`), if the array is square and large
-    enough; else unchanged.
+    """The machine with half or a quarter of its array's columns (extension `fold`, chosen by `chance`), if the array is
+    square and large enough; else unchanged.
     """
     folds = min(chance.choice((2, 4)), config.block_out // 4)
     if config.block_in != config.block_out or folds < 2:

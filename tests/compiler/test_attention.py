@@ -115,8 +115,9 @@ def test_what_is_refused_is_said(config: Config, message: str):
 
 
 def attention_in_windows(rows: int = 5, columns: int = 3) -> Viewed:
-    """A network with attention as in Swin. The image is cut into windows, attention works within each window with a
-    bias and a mask for each pair of positions, and the result gets the image's layout again.
+    """A network with attention as in Swin. The image of `rows` x `columns`, padded to 6x4, is cut into windows of 3x2.
+    Attention works within each window with a bias and a mask for each pair of positions, and the result gets the
+    image's layout again.
     """
     net = Viewed(1, 3, rows, columns)
     net.product("Conv", (8, 3, 1, 1), net.rounded(0.02))

@@ -35,8 +35,9 @@ def layer(
     more: dict[str, np.ndarray] | None = None,
     **attributes: Any,
 ) -> tuple[bytes, dict[str, np.ndarray]]:
-    """The bytes of a model of a ReLU and an LSTM, and its inputs; `parts`: the optional inputs of the LSTM that are
-    present.
+    """The bytes of a model of a ReLU and an LSTM, and arrays for the model's inputs. `inputs`: numbers in a step's
+    input; `hidden`: numbers in a state; `parts`: the optional inputs "B", "H" and "C" of the LSTM that are present;
+    `outputs`: its outputs that are present; `more`: further constant inputs, by name.
     """
     rng = np.random.default_rng(steps * 1000 + hidden)
     count = COUNTS[direction]

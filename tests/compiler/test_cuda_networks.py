@@ -255,7 +255,9 @@ def test_causal_masks_skip_keys(name: str):
 
 @pytest.mark.parametrize("tokens", [5, 20], ids=["few rows", "tiles"])
 def test_an_embedding_used_twice_is_stored_once(texts, tmp_path: Path, tokens: int):
-    """GPT-2's logits are products with its embeddings; exporters write these as a transposed weight."""
+    """The archive and the device's memory hold GPT-2's embeddings once, although its logits are products with the
+    embeddings, which exporters write as a transposed weight.
+    """
     sizes = Gpt2Sizes(layers=1, width=16, heads=2, vocabulary=500)
     data = gpt2(0, 1, tokens, sizes).SerializeToString()
     embedding = 500 * 16 * 4
@@ -313,8 +315,8 @@ def test_quantized_models_round_as_their_pairs_say():
 
 
 def integer_product(operator: str, names: list[str], dtype: int) -> bytes:
-    """The bytes of a model of a quantized input and an operator on integers; if the output type `dtype` is FLOAT, the
-    result is dequantized.
+    """The bytes of a model of a quantized input ("q") and an operator on integers with the inputs `names`; if the
+    output type `dtype` is FLOAT, the result is dequantized.
     """
     constants = {"s": np.float32(0.5), "z": np.uint8(0), "w": np.ones((4, 3), np.uint8)}
     real = dtype == TensorProto.FLOAT

@@ -142,8 +142,8 @@ def test_means_and_variances_normalize_without_cancelling() -> None:
 
 @pytest.mark.parametrize("kind", ["int8", "uint8", "int16", "uint16"])
 def test_halves_are_quantized_by_a_quotient_of_halves(kind: str) -> None:
-    """Regression: quantizing float16 to 8 bits failed ("declared int8 but computed as float16"), and to 16 bits had
-    errors of up to 16 steps.
+    """QuantizeLinear of float16 divides in float16, as the standard says. Regression: to 8 bits it failed ("declared
+    int8 but computed as float16"), and to 16 bits it had errors of up to 16 steps.
     """
     x = (floats(4, 30) * 3).astype(np.float16)
     scale = np.float16(0.0004 if kind.endswith("16") else 0.05)
@@ -197,7 +197,9 @@ FOLDED = {
 
 @pytest.mark.parametrize("case", FOLDED)
 def test_constants_are_not_folded_by_a_reference_that_is_mistaken(case: str) -> None:
-    """Regression: errors of ONNX's reference implementation, which evaluates constants, changed the results."""
+    """The nodes of FOLDED on constants give ONNX Runtime's results. Regression: they had errors of ONNX's reference
+    implementation, which evaluates constants.
+    """
     made, c = FOLDED[case]
     more = {
         "w": floats(4, 3, 2, 2),
@@ -302,7 +304,7 @@ def test_refusals_name_what_is_wrong(case: str) -> None:
 @pytest.mark.parametrize("target", ["llvm", "vdla"])
 @pytest.mark.parametrize("alpha", [1.0, 0.5])
 def test_a_bias_of_integers_is_in_steps_that_alpha_scales(alpha: float, target: str) -> None:
-    """Regression: a QGemm with alpha = 0.5 added its bias without this factor."""
+    """A QGemm multiplies its bias by alpha, too. Regression: with alpha = 0.5 it added the bias without this factor."""
     constants = {
         "c": np.arange(-20, 20, dtype=np.int32)[::4] * 90,
         "w": RNG.integers(-127, 128, (8, 10)).astype(np.int8),
@@ -369,8 +371,8 @@ def test_tensors_whose_size_inference_does_not_know_count_their_own_bytes(dtype:
 @pytest.mark.parametrize("opset", [12, 13])
 @pytest.mark.parametrize("axis", [0, 1, 2])
 def test_a_quantized_softmax_is_along_the_axis_that_its_own_opset_says(axis: int, opset: int) -> None:
-    """Regression: in models of opset 12, the softmax was computed along all axes from the given one on, whatever the
-    node's attribute `opset`.
+    """A QLinearSoftmax with the attribute opset = 13 works along one axis. Regression: in models of opset 12, it was
+    computed along all axes from the given one on, whatever the attribute.
     """
     constants = {"sx": np.float32(0.03), "zx": np.uint8(120), "sy": np.float32(1 / 256), "zy": np.uint8(0)}
     made = node("QLinearSoftmax", "x sx zx sy zy", axis=axis, opset=13)
@@ -383,7 +385,9 @@ def test_a_quantized_softmax_is_along_the_axis_that_its_own_opset_says(axis: int
 
 
 def test_a_remainder_of_zero_has_the_sign_of_its_dividend() -> None:
-    """Regression: the reciprocal of the remainder was infinity with the wrong sign."""
+    """A remainder of 0 (Mod with fmod) is -0 if the dividend is negative, as its reciprocal shows. Regression: the
+    reciprocal was infinity with the wrong sign.
+    """
     feeds = {
         "x": np.array([-3, 3, -0.0, 0.0, -6, -5.5, 5.5], np.float32),
         "y": np.array([-3, 3, 2, -2, 4, 5.5, -5.5], np.float32),
@@ -399,8 +403,8 @@ def test_a_remainder_of_zero_has_the_sign_of_its_dividend() -> None:
 
 @pytest.mark.parametrize("constant", [True, False])
 def test_an_unknown_mode_is_refused_of_constants_too(constant: bool) -> None:
-    """Regression: a DepthToSpace of a constant was evaluated by ONNX's reference implementation, which treats any
-    unknown mode as CRD.
+    """A DepthToSpace with an unknown mode is refused, also (`constant`) of a constant. Regression: ONNX's reference
+    implementation evaluated it, and treats any unknown mode as CRD.
     """
     feeds = {"z": floats(1)} if constant else {"x": floats(1, 4, 2, 2)}
     constants = {"x": floats(1, 4, 2, 2)} if constant else {}
@@ -446,8 +450,8 @@ def test_inference_does_not_end_the_process_behind_operators_that_it_does_not_kn
 
 
 def test_inference_does_not_end_the_process_before_a_pool_that_rounds_up() -> None:
-    """Regression: for pools with `ceil_mode`, the importer runs ONNX's shape inference once more, and this run crashed
-    the process.
+    """A model with an EyeLike of an unknown shape and a pool with `ceil_mode` is compiled. Regression: for such pools,
+    the importer runs ONNX's shape inference once more, and this run crashed the process.
     """
     nodes = [
         helper.make_node("MatMulIntegerToFloat", ["x", "a", "s", "t"], ["m"], domain="com.microsoft"),
@@ -592,7 +596,9 @@ def test_a_view_of_a_result_that_is_one_number_is_an_output(operator: str) -> No
 
 @pytest.mark.parametrize("dtype", [np.int8, np.uint8, bool])
 def test_bytes_are_scattered_along_the_last_axis(dtype: Any) -> None:
-    """Regression: the nest of the updates was vectorized along the axis of the indices, which may be equal."""
+    """ScatterElements with equal indices gives ONNX Runtime's result. Regression: the loops over the updates were
+    vectorized along the axis of the indices, which may be equal.
+    """
     indices = np.array([[0, 3, 3, 1], [2, 0, 2, 2], [1, 2, 3, 0]])
     feeds = {"x": np.ones((3, 4), dtype), "u": np.arange(12).reshape(3, 4).astype(dtype)}
     model = built([node("ScatterElements", "x i u", axis=1)], feeds, {"i": indices}, ["y"])
@@ -600,8 +606,8 @@ def test_bytes_are_scattered_along_the_last_axis(dtype: Any) -> None:
 
 
 def test_a_number_of_more_dimensions_keeps_them_in_a_reduction() -> None:
-    """Regression: a constant of shape (1, 1) lost its dimensions when it became a number in the kernel, so that its sum
-    with a tensor of shape (7,) had no axis 1 to reduce.
+    """The minimum over both axes of a sum of shape (1, 7) is right. Regression: a constant of shape (1, 1) lost its
+    dimensions when it became a number in the kernel; its sum with a tensor of shape (7,) then had no axis 1 to reduce.
     """
     nodes = [helper.make_node("Add", ["x", "c"], ["a"]), node("ReduceMin", "a", axes=[0, 1], keepdims=0)]
     feeds = {"x": floats(7)}

@@ -45,7 +45,9 @@ def network(
     outputs: dict[str, Any],
     opset: int = 17,
 ) -> bytes:
-    """The bytes of a model of one or several nodes; `outputs`: numpy types by name."""
+    """The bytes of a model of one or several nodes. `inputs`: arrays with the types and shapes of the inputs, by name;
+    `outputs`: numpy types by name. The outputs get the shapes that ONNX Runtime computes.
+    """
     nodes = node if isinstance(node, list) else [node]
 
     def info(name: str, dtype: Any, shape: tuple[int, ...] | None) -> onnx.ValueInfoProto:
@@ -70,7 +72,9 @@ def network(
 
 
 def check(content: bytes, feeds: dict[str, np.ndarray], *targets: str, tolerance: float = 2e-6) -> None:
-    """Asserts that the targets agree with ONNX Runtime: floats within the tolerance, integers exactly."""
+    """Asserts that the targets (by default `TARGETS`) agree with ONNX Runtime: floats within `tolerance`, integers
+    exactly.
+    """
     expected = runtime(content, feeds)
     for target in targets or TARGETS:
         with vdla.compile(content, target=target, config="tiny") as compiled:

@@ -185,7 +185,7 @@ def test_networks_equal_the_processors(name: str, form: QuantFormat, tmp_path: P
 
 
 def test_weights_are_stored_once_as_bytes(tmp_path: Path) -> None:
-    """An initializer that two convolutions read is stored once."""
+    """An initializer that two convolutions read is stored once in the archive, with one byte for each weight."""
     net = FloatNetwork(1, 64, 9, 9)
     net.convolution(64, (3, 3), pads=[1] * 4)
     weight = net.nodes[-1].input[1]
@@ -218,7 +218,9 @@ def test_archives_know_that_a_network_is_quantized(tmp_path: Path, monkeypatch: 
 
 
 def test_models_quantized_in_parts_keep_floats(tmp_path: Path) -> None:
-    """A softmax stays float, because processors and GPUs have no integer softmax."""
+    """A quantized network with a softmax is imported as a float graph, because processors and GPUs have no integer
+    softmax.
+    """
     net = FloatNetwork(1, 4, 6, 6)
     net.convolution(8, (3, 3))
     net.add("Softmax", axis=1)

@@ -66,7 +66,7 @@ def narrowed(feeds: Arrays, dtype: DType) -> Arrays:
 
 
 def error(found: np.ndarray, expected: np.ndarray) -> float:
-    """The greatest error relative to the greatest element."""
+    """The greatest difference, relative to the greatest absolute value of `expected`."""
     a, b = found.astype(np.float64), expected.astype(np.float64)
     return float(np.abs(a - b).max() / np.abs(b).max())
 
@@ -122,8 +122,9 @@ def attention(
     behind: bool = False,
     output: bool = False,
 ) -> bytes:
-    """softmax(x x^T + mask) x of float16 for 2 heads and 40 positions. `wide`: the softmax is between casts to float32.
-    `behind`: the result is multiplied by numbers. `output`: the softmax is an output of the model.
+    """The bytes of a float16 model of softmax(x x^T / 4) x for 2 heads of `size` channels and 40 positions. `mask` is
+    true where a score counts. `wide`: the softmax is computed in float32, between two casts. `behind`: the result is
+    multiplied by a factor for each channel. `output`: the softmax is an output of the model, too.
     """
     net = FloatNetwork(1, 2, 40, size)
     query = net.last

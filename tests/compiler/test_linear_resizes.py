@@ -28,7 +28,9 @@ GRIDS = {"same": (0.0377, -9, False), "other": (0.0291, 40, False), "clamped": (
 
 
 def resized(shape: list[int], after: list[int], grid: str, dtype: type, coordinates: str) -> onnx.ModelProto:
-    """A model of one linear Resize of an 8-bit image from `shape` to `after`, between dequantized tensors."""
+    """A model of one linear Resize of an image of type `dtype` from `shape` to `after`, between DequantizeLinear and
+    QuantizeLinear. `grid`: key of GRIDS; `coordinates`: the attribute coordinate_transformation_mode.
+    """
     (scale, zero, _), (own, least, clamped) = GRIDS["same"], GRIDS[grid]
     shift = 0 if dtype is np.int8 else 128
     constants = {
@@ -79,7 +81,7 @@ def test_linear_resizes_equal_onnxruntime(
     "target", [cuda_target(), opencl_target(), wgsl_target()], ids=lambda t: t.dialect.name
 )
 def test_linear_resizes_on_gpus_equal_onnxruntime(target: GpuTarget) -> None:
-    """A GPU's loops, run on this processor, give the same bits."""
+    """A GPU's loops for a linear Resize, emulated on this processor, give ONNX Runtime's bits."""
     model = resized([2, 5, 9, 7], [2, 5, 13, 20], "clamped", np.uint8, "half_pixel").SerializeToString()
     x = np.random.default_rng(0).integers(0, 256, (2, 5, 9, 7)).astype(np.uint8)
     (wanted,) = onnxruntime.InferenceSession(model).run(None, {"x": x})

@@ -128,7 +128,7 @@ CASES: dict[str, tuple[bytes, dict[str, np.ndarray], Callable[..., np.ndarray]]]
 
 
 def error(got: np.ndarray, want: np.ndarray) -> float:
-    """The largest difference relative to each value if all values are positive, else relative to the largest value."""
+    """The largest difference, relative to each value of `want` if all are positive, else to its largest magnitude."""
     difference = np.abs(got.reshape(want.shape) - want)
     scale = np.abs(want) if (want > 0).all() else np.abs(want).max()
     return float((difference / scale).max())

@@ -72,8 +72,8 @@ def added(net: Viewed, mask: np.ndarray) -> Viewed:
 
 @pytest.mark.parametrize("scale", [0.002, 0.03])
 def test_a_causal_mask(scale: float):
-    """Covers scores close together, and scores so far apart that the softmax's table needs zeros. Results may
-    differ from the reference by one quantization step.
+    """A softmax with a causal mask is right and 0 for masked keys, for scores close together (by `scale`), and for
+    scores so far apart that the softmax's table needs zeros.
     """
     own = right(added(scores(scale), np.triu(np.full((8, 8), LEAST), 1)), {"Rows": 1, "Elementwise": 1})
     assert (own[0][np.triu_indices(8, 1)] == 0).all()

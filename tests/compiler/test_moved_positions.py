@@ -39,7 +39,9 @@ MACHINES = {
 
 
 def resized(shape: tuple[int, ...], plane: tuple[int, int], mode: str, coordinates: str) -> Rounded:
-    """A network of a convolution, a Resize to `plane`, and another convolution."""
+    """A network of a 1x1 convolution, whose result has the given `shape`, and a Resize of the result to `plane`, with
+    the interpolation `mode` and the coordinate transformation `coordinates`.
+    """
     net = Rounded(shape[0], 3, *shape[2:])
     net.product("Conv", (shape[1], 3, 1, 1), net.rounded(0.02))
     sizes = net.constant(np.array([*shape[:2], *plane]))
@@ -191,8 +193,8 @@ def test_parameters_that_are_there_are_not_loaded_again() -> None:
 
 
 def test_an_exchange_whose_positions_need_more_tiles_than_weights_have() -> None:
-    """A transposition whose selection matrix has more tiles than the weight buffer holds is divided into several
-    kernels.
+    """A transposition whose selection matrix has more tiles than the weight buffer holds, so that it is divided into
+    several kernels, is right.
     """
     b = builder(9)
     x = b.input(2, 24, 20, 30)

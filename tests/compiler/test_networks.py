@@ -355,7 +355,7 @@ filters.
 def pool_behind(
     b: NetworkBuilder, filters: int, plane: Pair, kernel: Pair, strides: Pair, pads: Pads
 ) -> Graph:
-    """A graph of a 3x3 convolution of two images on `plane`, followed by a max-pool."""
+    """A graph of a 3x3 convolution of two images on `plane`, followed by a max-pool with the given window."""
     image = b.input(2, 3, *plane)
     return b.graph(
         b.max_pool(b.convolution(image, filters, (3, 3), pads=(1, 1, 1, 1)), kernel, strides, pads)
@@ -378,7 +378,9 @@ def took_the_pool(result: Compiled) -> bool:
     ),
 )
 def test_a_pool_over_rows_in_uneven_pieces(machine_name, virtual_threads):
-    """If the last, shorter piece of a row were filled up, it would overlap the next block of filters."""
+    """A convolution with a fused pool is right if rows are divided into pieces, of which the last is shorter: filled up
+    like the others, it would overlap the next block of filters.
+    """
     config = SHORT_ROWS[machine_name]
     graph = pool_behind(builder(4), 2 * config.block_out, (6, 31), (3, 3), (2, 1), (1, 0, 0, 0))
     assert took_the_pool(assert_right(graph, config, virtual_threads))

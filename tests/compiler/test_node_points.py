@@ -22,7 +22,9 @@ from vdla.isa.config import load_config
 
 
 def network(operator: str, shape: tuple[int, ...], *weights: tuple[int, ...], **attributes) -> bytes:
-    """The bytes of a model of one node whose input and output are quantized (QDQ); `weights`: shapes of the weights."""
+    """The bytes of a model of one node whose input and output are quantized (QDQ). `shape`: that of the input;
+    `weights`: shapes of the node's further inputs, int8 constants.
+    """
     rng = np.random.default_rng(0)
     constants = {"step": np.float32(0.02), "zero": np.uint8(120), "out": np.float32(0.05)}
     constants |= {"own": np.float32(0.01), "none": np.int8(0)}

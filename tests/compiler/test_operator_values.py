@@ -144,7 +144,7 @@ def test_pads_that_leave_nothing_are_refused() -> None:
 
 
 def gathered(data: np.ndarray, indices: np.ndarray, axis: int) -> onnx.ModelProto:
-    """A model of x plus a GatherElements of constants."""
+    """A model of x plus the GatherElements of the constant `data` by the constant `indices` along `axis`."""
     graph = helper.make_graph(
         [
             helper.make_node("GatherElements", ["d", "i"], ["g"], "gather", axis=axis),

@@ -134,8 +134,8 @@ def test_integers_that_are_read_twice_are_padded_twice(processor: bool) -> None:
 
 
 def assert_near(net: Padded, model: bytes, tolerance: float, *, processor: bool) -> None:
-    """Asserts that the integer graph of `model` computes the outputs of ONNX's reference implementation, up to the
-    given `tolerance`.
+    """Asserts that the integer graph of `model`, imported for a processor or (`processor` False) for the accelerator,
+    computes the outputs of ONNX's reference implementation up to the absolute `tolerance`. `net` makes the inputs.
     """
     feeds = {"x": net.rng.standard_normal(net.input_shape, dtype=np.float32)}
     graph = import_model(model, abilities=PROCESSOR if processor else ACCELERATOR)

@@ -256,7 +256,9 @@ def test_inputs_with_a_value_of_their_own_get_another_one() -> None:
 @pytest.mark.parametrize("kind", ["uint8", "int8", "int32"])
 @pytest.mark.parametrize("mode", ["nearest", "linear"])
 def test_a_resize_of_integers_drops_fractions_as_onnx_runtime_does(mode: str, kind: str) -> None:
-    """Interpolated integers are rounded towards zero. ONNX Runtime's quantizer resizes integers in QOperator form."""
+    """A Resize of integers of type `kind` gives ONNX Runtime's integers: interpolated values are rounded towards zero.
+    ONNX Runtime's quantizer makes such nodes in QOperator form.
+    """
     node = helper.make_node("Resize", ["x", "", "scales"], ["y"], mode=mode)
     typed = helper.np_dtype_to_tensor_dtype(np.dtype(kind))
     graph = helper.make_graph(

@@ -103,8 +103,8 @@ def test_saved_networks_compute_what_the_originals_do(
 def channels_last(
     operator: str, *rest: Any, shape: tuple[int, ...] = (1, 7, 9, 8), **attributes: Any
 ) -> bytes:
-    """The bytes of a model of one of ONNX Runtime's operators on uint8 (N, ..., C), between QuantizeLinear and
-    DequantizeLinear. `rest`: constant inputs after the data and their scale and zero point.
+    """The bytes of a model of one of ONNX Runtime's operators on uint8 data of `shape` (N, ..., C), between
+    QuantizeLinear and DequantizeLinear. `rest`: constant inputs after the data and their scale and zero point.
     """
     grid = {"s": np.float32(0.02), "z": np.uint8(120), "t": np.float32(0.03), "u": np.uint8(100)}
     constants = {**grid, **{f"c{number}": np.asarray(array) for number, array in enumerate(rest)}}

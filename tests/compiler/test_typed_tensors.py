@@ -25,7 +25,7 @@ def model(
     outputs: dict[str, np.ndarray],
     **constants: Any,
 ):
-    """A model of opset 23; `outputs`: arrays that have the types and shapes of its outputs."""
+    """A model of opset 23; the arrays `inputs` and `outputs` have the types and shapes of its inputs and outputs."""
     to = helper.np_dtype_to_tensor_dtype
     graph = helper.make_graph(
         nodes,

@@ -32,8 +32,8 @@ CHAINED = {config.name: replace(config, chain_buffer_bytes=1 << 14) for config i
 
 
 def network(channels: int, filters: int) -> Graph:
-    """A graph of a convolution, followed by an inverted bottleneck (expansion, depthwise convolution, projection),
-    whose result is added to the convolution's.
+    """A graph of a convolution to `channels` channels, followed by an inverted bottleneck (expansion to `filters`
+    channels, depthwise convolution, projection), whose result is added to the convolution's.
     """
     b = builder(3)
     pads = (1, 1, 1, 1)
@@ -75,7 +75,10 @@ def test_networks_of_uneven_blocks(sizes, name, chained):
 
 
 def test_the_array_multiplies_what_holds_channels():
-    """A 1x1 convolution of 36 channels takes 9 vectors of 4 inputs for each of three blocks of 16 lanes."""
+    """A 1x1 convolution of 36 channels with 20 filters, at each of 64 positions: on the array of 4x16, 9 vectors of 4
+    inputs (of the 12 in three channel blocks) for each of two vectors of 16 lanes; on the array of 16x4, 3 vectors of
+    16 inputs for each of 5 vectors of 4 lanes (of the 8 in two channel blocks).
+    """
     b = builder(5)
     graph = b.graph(b.convolution(b.input(1, 36, 8, 8), 20, (1, 1)))
     assert gemm_cycles(assert_right(graph, TALL)) == 64 * 3 * 5

@@ -354,7 +354,9 @@ def test_a_layer_is_tuned(vdla, tmp_path: Path):
 @ADAPTER
 @pytest.mark.parametrize("op", ["ReduceMax", "ReduceMin"])
 def test_bytes_that_depend_on_themselves(op: str):
-    """A store of a byte first clears the byte; if the stored value depends on the byte, it must be read before."""
+    """WGSL of a reduction of booleans is right: a store of a byte first clears the byte, so that a stored value that
+    depends on the byte must read it before.
+    """
     value = helper.make_tensor_value_info
     ends = [value("x", TensorProto.BOOL, [5, 3])], [value("y", TensorProto.BOOL, [5])]
     axes = helper.make_tensor("axes", TensorProto.INT64, [1], [1])

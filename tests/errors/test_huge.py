@@ -35,8 +35,8 @@ SIZES = (2**31, 2**32, 2**40, 2**62)
 
 
 def model(nodes: Sequence[onnx.NodeProto], shape: Sequence[int], rank: int, **constants: object) -> bytes:
-    """The bytes of a model of `nodes` from the input x to the output y, which has `rank` symbolic dimensions;
-    `constants` by name.
+    """The bytes of a model of `nodes` from the input x of `shape` to the output y, which has `rank` symbolic
+    dimensions; `constants`: initializers by name.
     """
     graph = helper.make_graph(
         nodes,

@@ -25,8 +25,8 @@ sys.argv = ["vdla", "config", "tiny"]
 
 
 def interrupted_at_import(module: str, number: int, end: str = "main()") -> subprocess.CompletedProcess[str]:
-    """The result of `vdla config tiny` in a process that gets signal `number` when it begins to import `module`; `end`:
-    the code that is run after the import hook is installed.
+    """The result of `vdla config tiny` in a process that gets signal `number` when it begins to import `module`. `end`:
+    Python code that the process runs; by default it runs the command.
     """
     return subprocess.run(
         [sys.executable, "-c", PROGRAM.format(module=module, number=int(number)) + end],

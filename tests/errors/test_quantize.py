@@ -20,7 +20,9 @@ def dense(
     opset: int = 17,
     nodes: tuple[onnx.NodeProto, ...] = (),
 ) -> bytes:
-    """The bytes of a model with input `x` and a dense layer of two outputs, or the given `nodes`."""
+    """The bytes of a model with the input `x` of `shape` and a dense layer of two outputs with `weight` (None: all
+    ones), or the given `nodes` in its place.
+    """
     weight = np.ones((4, 2), np.float32) if weight is None else weight
     graph = helper.make_graph(
         list(nodes) or [helper.make_node("Gemm", ["x", "w"], ["y"], "fc")],

@@ -29,9 +29,10 @@ def sizes_of(
     mask: str = "",
     dtype: DType = DType.FLOAT32,
 ) -> Attention:
-    """An attention whose matrices are stored by `axes` (Q, K, V, result). `repeats`: heads that share keys and values.
-    `mask`: "causal" (a select by a table of bools; the last row sees all keys), "compared" (the same by indices),
-    "added" (a row of float32), or none.
+    """An attention of `rows` queries of size `depth` over `keys` keys with values of size `columns`. Its four matrices
+    (Q, K, V, result) are stored with the orders of axes `axes`. `repeats`: number of heads that share keys and values.
+    `mask`: "causal" (a select by a table of bools; the last row sees all keys), "compared" (the same by a comparison of
+    indices), "added" (a row of float32 added to all rows of scores), or "" for none.
     """
 
     def stored(shape: tuple[int, ...], axes: tuple[int, ...], repeats: int = 1) -> Stored:
@@ -66,7 +67,7 @@ def sizes_of(
 
 
 def case(sizes: Attention) -> tuple[Arrays, np.ndarray]:
-    """Random inputs by parameter, and the result in float64, stored as parameter Y is."""
+    """Random inputs by name of the parameter, with zeros for Y, and the right result in float64, with the axes of Y."""
     rng = np.random.default_rng(sizes.rows + sizes.keys)
     arrays: Arrays = {
         name: rng.standard_normal(stored.shape, dtype=np.float32).astype(sizes.dtype.numpy)

@@ -36,8 +36,9 @@ def browser() -> Iterator[Browser]:
 
 @contextmanager
 def opened(found: Browser, path: Path, *, scheme: str = "light", width: int = 1280) -> Iterator[Page]:
-    """A context in which the page of the file `path` is loaded and painted, without network. Afterwards asserts that
-    the page printed nothing to the console and requested nothing from a network.
+    """A context that yields the page of the file `path`, loaded and painted in the browser `found` without network,
+    with the color scheme "light" or "dark" and `width` pixels wide. Asserts at its end that the page printed nothing to
+    the console and requested nothing from a network.
     """
     context = found.new_context(
         viewport={"width": width, "height": 900},

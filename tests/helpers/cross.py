@@ -139,7 +139,8 @@ def run_elsewhere(
     processor: str = "",
     parallel: bool = False,
 ) -> dict[str, np.ndarray]:
-    """All arrays, by name, after running an object's only kernel on another architecture.
+    """All arrays, by name, after running the only kernel of the object `code` on another architecture; `arrays` are not
+    changed. `folder`: for the object and the program.
 
     `processor`: the processor that qemu emulates (-cpu). With `parallel` the kernel gets a function for parallel loops,
     which runs the iterations backwards and must be called.

@@ -32,13 +32,17 @@ Execute = Callable[[Program, Arrays], Arrays]
 
 
 def interpreted(program: Program, arrays: Arrays) -> Arrays:
-    """Runs a GPU program by the loop-IR interpreter: iterations in order, undefined memory poisoned."""
+    """Runs a GPU program on `arrays` by the loop-IR interpreter: iterations in order, undefined memory poisoned.
+    Returns its outputs by name.
+    """
     verify(program)
     return interpret(program, dict(arrays), functions=FUNCTIONS, poison=True)
 
 
 def emulated(program: Program, arrays: Arrays) -> Arrays:
-    """Runs a GPU program by emulation of blocks and threads, after all checks that precede code generation."""
+    """Runs a GPU program on copies of `arrays` by emulation of blocks and threads, after all checks that precede code
+    generation. Returns all its arrays by name.
+    """
     prepared = prepare(program, cuda_target())
     outputs = {buffer.name for buffer in write_regions(program.body)}
     given = {
@@ -52,7 +56,9 @@ def emulated(program: Program, arrays: Arrays) -> Arrays:
 
 
 def gpu_graph(model: bytes, *, fusion: bool = True) -> Graph:
-    """The float graph for GPUs of a model: tensors have ONNX's layouts, without channel blocks."""
+    """The float graph for GPUs of a model: tensors have ONNX's layouts, without channel blocks. `fusion`: whether the
+    graph passes fuse operators.
+    """
     return run_graph_passes(import_float_model(model), graph_passes(1, fusion=fusion))
 
 
@@ -62,7 +68,9 @@ def run_nodes(
     execute: Execute = interpreted,
     target: GpuTarget | None = None,
 ) -> dict[str, np.ndarray]:
-    """The graph's outputs by name; `execute` runs the kernels of each node."""
+    """The graph's outputs by name for the inputs `feeds` by name. `execute` runs the kernels of each node, scheduled
+    for `target` (None: the default CUDA target).
+    """
     target = target or cuda_target()
     values = {**graph.constants, **feeds}
     for node in graph.nodes:

@@ -47,8 +47,8 @@ def buffer(name: str, *shape: int, dtype: DType = F32, scope: str = "dram") -> B
 
 
 def tiled_gemm(rows: int, columns: int, depth: int, *, stages: int, tile: int = 16) -> Program:
-    """A program of Y = X W: blocks of tile x tile results, 4 x 4 results for each thread, operands staged in shared
-    memory 8 deep, in a pipeline of `stages`.
+    """A program of Y = max(X W, 0), with X [rows, depth] and W [depth, columns]: blocks of tile x tile results, 4 x 4
+    results for each thread, operands staged in shared memory 8 deep, in a pipeline of `stages` (1: no pipeline).
     """
 
     def up(size: int, step: int) -> int:

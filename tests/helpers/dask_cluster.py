@@ -15,8 +15,8 @@ from patience import LONG
 
 @contextlib.contextmanager
 def cluster(folder: Path, workers: int) -> Iterator[tuple[str, list[subprocess.Popen[bytes]]]]:
-    """A context with a running scheduler and its workers: (address of the scheduler, all processes, the scheduler's
-    first). The system chooses the port.
+    """A context with a running scheduler and `workers` worker processes, all of which it kills at its end. Yields
+    (address of the scheduler, all processes, the scheduler's first). `folder`: for files of the processes.
     """
     place = folder / "scheduler.json"
     common = ["--scheduler-file", str(place), "--host", "127.0.0.1", "--no-dashboard"]

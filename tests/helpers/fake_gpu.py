@@ -68,7 +68,9 @@ class Handle:
 
 
 class FakeDevice:
-    """A fake `Device` with `memory_bytes` of memory; the call with number `fails_at` fails (None: no call fails)."""
+    """A fake `Device` with `memory_bytes` of memory and the `kernels` by name. The first `fails_at` calls of the device
+    succeed and all later ones raise DeviceError (None: no call fails).
+    """
 
     label = "cuda:0"
 

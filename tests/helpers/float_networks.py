@@ -36,8 +36,8 @@ class FloatNetwork:
         return self.constant((self.rng.standard_normal(shape) * deviation).astype(np.float32))
 
     def add(self, operator: str, *others: str, inputs: list[str] | None = None, **attributes: Any) -> str:
-        """Adds a node whose inputs are the last tensor and `others` (or exactly `inputs`); returns the name of its
-        output.
+        """Adds a node of the ONNX operator `operator`, whose inputs are the last tensor and `others` (or exactly
+        `inputs`); its output becomes the last tensor. Returns the output's name; `shape` is not changed.
         """
         name = f"n{len(self.nodes)}"
         inputs = [self.last, *others] if inputs is None else inputs
@@ -95,8 +95,8 @@ def rounded_network() -> bytes:
 
 
 def runtime(model: bytes, feeds: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Outputs of ONNX Runtime by name. If its integer kernels may saturate on this processor, quantized layers are
-    computed in float.
+    """Outputs of ONNX Runtime by name, for the inputs `feeds` by name. If its integer kernels may saturate on this
+    processor, quantized layers are computed in float.
     """
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 3

@@ -10,8 +10,8 @@ Bench = Callable[[Any], Awaitable[None]]
 
 
 def simulate(component: Any, *benches: Bench, background: Iterable[Bench] = ()) -> None:
-    """Runs `benches` concurrently on a component until all have ended; the simulation does not wait for `background`
-    benches.
+    """Runs `benches` concurrently on a component, with a clock, until all have ended; the simulation also runs the
+    `background` benches but does not wait for their ends.
     """
     simulator = Simulator(component)
     simulator.add_clock(1e-6)
@@ -23,7 +23,7 @@ def simulate(component: Any, *benches: Bench, background: Iterable[Bench] = ()) 
 
 
 async def stream_put(ctx: Any, stream: Any, payload: Any) -> None:
-    """Offers one payload on a stream until it is accepted."""
+    """Offers one payload on a stream, with valid = 1, until it is accepted; then sets valid to 0."""
     ctx.set(stream.payload, payload)
     ctx.set(stream.valid, 1)
     await ctx.tick().until(stream.ready)
@@ -31,7 +31,7 @@ async def stream_put(ctx: Any, stream: Any, payload: Any) -> None:
 
 
 async def stream_get(ctx: Any, stream: Any) -> Any:
-    """Waits for one payload of a stream and returns it."""
+    """Sets a stream's ready to 1, waits for one payload and returns it; then sets ready to 0."""
     ctx.set(stream.ready, 1)
     (payload,) = await ctx.tick().sample(stream.payload).until(stream.valid)
     ctx.set(stream.ready, 0)

@@ -39,7 +39,7 @@ def loop(var: Var, extent: ExprLike, body: Stmt, kind: LoopKind = "serial") -> F
 
 
 def threads(name: str, count: ExprLike, body: Callable[[Var], Stmt]) -> For:
-    """A parallel phase: `body` for `count` threads along x."""
+    """A parallel phase: the loop `name` over `count` threads along x; `body` makes its body from the loop variable."""
     var = Var(name)
     return loop(var, count, body(var), "thread.x")
 
@@ -89,7 +89,8 @@ def reverse(count: int = 64, number: int = 2) -> Program:
 
 def tree_sum(count: int = 32, number: int = 3) -> Program:
     """A GPU program that sums each row of X [number, count]; Y[b] is the sum of row b. A block sums one row with a tree
-    in shared memory: each step adds pairs, so it needs half as many threads as the step before.
+    in shared memory: each step adds pairs, so it needs half as many threads as the step before. `count` is a power of
+    two.
     """
     x, y = buffer("X", number, count), buffer("Y", number)
     s = buffer("S", count, scope="shared")
@@ -178,8 +179,8 @@ def barriers(program: Program) -> int:
 def windows(
     *, columns: int = 20, pad: float = 0.0, steps: int = 5, ahead: int = 2, pending: int | None = None
 ) -> Program:
-    """A program of Y[b] = sum of boxes that move along the rows of X, also beyond its edges (where elements are `pad`);
-    `ahead` bulk copies are in flight.
+    """A GPU program of Y[b] = sum of `steps` boxes of 4 x 8 elements that move along the rows of X [7, `columns`], also
+    beyond the edges of X (where elements are `pad`). `ahead` bulk copies of boxes are in flight.
 
     `pending`: number of copies that a wait leaves in flight (default: `ahead` - 1, all but the one that is used next).
     """

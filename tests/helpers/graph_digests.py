@@ -78,7 +78,9 @@ def lines(data: bytes) -> Iterator[str]:
 
 
 def drawn(count: int) -> Iterator[tuple[str, bytes]]:
-    """Yields (name, bytes of the model) of random quantized graphs of the fuzzer."""
+    """Yields (name, bytes of the model) of the fuzzer's random quantized graphs 0 to `count` - 1, except those that the
+    fuzzer gives up.
+    """
     for index in range(count):
         builder = random_qdq_graph(Draw("qdq_graphs", 1, index), index)
         if builder is not None:
@@ -86,7 +88,7 @@ def drawn(count: int) -> Iterator[tuple[str, bytes]]:
 
 
 def main() -> None:
-    """Prints the digest lines of the models given on the command line."""
+    """Prints the digest lines of the models given on the command line, by default of random graphs."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

@@ -15,8 +15,8 @@ OPSET = {DType.FLOAT16: 17, DType.BFLOAT16: 22}
 
 
 def in_half(model: bytes, dtype: DType) -> bytes:
-    """The model with its float32 inputs, constants and outputs in a 16-bit type. Values beyond the type's greatest
-    number (as masks have) become that number.
+    """The model with its float32 inputs, constants and outputs in the 16-bit type `dtype`. Values beyond the type's
+    least or greatest number (as masks have) become that number.
     """
     made = onnx.load_model_from_string(model)
     code, limits = helper.np_dtype_to_tensor_dtype(dtype.numpy), ml_dtypes.finfo(dtype.numpy)

@@ -48,8 +48,8 @@ def run(
     pool: Pool | None = None,
     outputs: tuple[str, ...] = ("Y",),
 ) -> list[np.ndarray]:
-    """The outputs of a program that is scheduled by `schedule`, compiled and run; asserts that the schedule's trace
-    replays.
+    """The arrays named `outputs`, in this order, of a program that is scheduled by `schedule`, compiled for `target`
+    and run on `arrays` with the threads of `pool` (None: on one). Asserts that the schedule's trace replays.
     """
     s = schedule(target, program, parallel=pool is not None)
     assert replay(program, trace_from_lists(trace_to_lists(s.trace))).program == s.program

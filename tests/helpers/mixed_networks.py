@@ -19,7 +19,9 @@ class MixedNetwork(FloatNetwork):
         self.dtype = dtype
 
     def pair(self, scale: float = 0.05, zero_point: int | None = None) -> str:
-        """Adds QuantizeLinear and DequantizeLinear of the last tensor; returns the name of the dequantized tensor."""
+        """Adds QuantizeLinear and DequantizeLinear of the last tensor with `scale` and `zero_point` (None: 128 for
+        uint8, 0 for int8); returns the name of the dequantized tensor.
+        """
         middle = 128 if self.dtype is np.uint8 else 0
         grid = [
             self.constant(np.float32(scale)),
@@ -43,8 +45,9 @@ class MixedNetwork(FloatNetwork):
     def quantized_convolution(
         self, filters: int, size: int = 3, *, pair: bool = True, **attributes: Any
     ) -> str:
-        """Adds a convolution of the last tensor with int8 weights and, with `pair`, quantizes its result; returns the
-        name of the last tensor.
+        """Adds a convolution of the last tensor with `filters` filters of int8 weights, `size` x `size` and padded by
+        `size` // 2 unless `attributes` say otherwise; with `pair`, quantizes its result. Returns the name of the last
+        tensor.
         """
         attributes = {"pads": [size // 2] * 4, **attributes}
         weight = self.weight(filters, self.shape[1] // attributes.get("group", 1), size, size)

@@ -30,7 +30,9 @@ def layer_norm(x: Array, weight: Array, bias: Array | float, eps: float = 1e-5) 
 
 
 def conv2d(x: Array, weight: Array, stride=(1, 1), padding=(0, 0), dilation=(1, 1), groups: int = 1) -> Array:
-    """The convolution of x [batch, channels, height, width], one output position after the other."""
+    """The convolution of x [batch, channels, height, width] with weight [outputs, channels / groups, height, width],
+    one output position after the other. Strides, zero padding on both sides and dilations are (height, width).
+    """
     x = np.pad(x, ((0, 0), (0, 0), (padding[0],) * 2, (padding[1],) * 2))
     outer, inner, *kernel = weight.shape
     sizes = [(x.shape[i + 2] - dilation[i] * (kernel[i] - 1) - 1) // stride[i] + 1 for i in (0, 1)]
@@ -47,7 +49,10 @@ def conv2d(x: Array, weight: Array, stride=(1, 1), padding=(0, 0), dilation=(1, 
 
 
 def lstm(x: Array, w: dict[str, Array], ending: str, h: Array, c: Array) -> tuple[Array, Array, Array]:
-    """An LSTM layer in one direction; x [sequence, batch, features]. Gates in PyTorch's order: i, f, g, o."""
+    """An LSTM layer in one direction over x [sequence, batch, features], from the states `h` and `c`. `w`: parameters
+    by PyTorch's names, which end in `ending` (such as "_l0"); gates in PyTorch's order: i, f, g, o. Returns the outputs
+    of all steps, and the last h and c.
+    """
     outputs = []
     for step in x:
         sums = step @ w[f"weight_ih{ending}"].T + h @ w[f"weight_hh{ending}"].T
@@ -60,8 +65,8 @@ def lstm(x: Array, w: dict[str, Array], ending: str, h: Array, c: Array) -> tupl
 
 
 def gru(x: Array, w: dict[str, Array], ending: str, h: Array) -> tuple[Array, Array]:
-    """A GRU layer in one direction, arguments as in `lstm`. Gates in PyTorch's order: r, z, n; r multiplies the product
-    with the hidden state after its bias is added.
+    """A GRU layer in one direction, arguments as in `lstm`; returns the outputs of all steps and the last h. Gates in
+    PyTorch's order: r, z, n; r multiplies the product with the hidden state after its bias is added.
     """
     outputs = []
     for step in x:

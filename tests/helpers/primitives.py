@@ -77,7 +77,9 @@ def product(op: str = "add") -> Program:
 
 
 def padded(pad: Const | None = SEVEN) -> Program:
-    """A program of a copy T of X with padding on both sides, and of sums of two elements of T."""
+    """A program of a copy T of X with padding `pad` on both sides (None: the copy reads X out of bounds), and of sums
+    of two elements of T.
+    """
     t = Buffer(name="T", shape=(1, 8), dtype=I32)
     x, y = Buffer(name="X", shape=(1, 5), dtype=I32), Buffer(name="Y", shape=(6,), dtype=I32)
     load = Copy(name="load", destination=whole(t), source=region(x, (0, 1), (-2, 8)), pad=pad)

@@ -15,7 +15,9 @@ ODD: tuple[Any, ...] = (
 
 
 def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    """Yields the paths (tuples of keys and indices) of all items nested in a value."""
+    """Yields the paths (tuples of keys and indices) of all items nested in a value, but not of the value itself.
+    `path`: the path of the value, with which all paths begin.
+    """
     inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
     for key, item in inner:
         yield (*path, key)
@@ -24,7 +26,7 @@ def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
 
 def edited(random: Random, value: Any, odd: Sequence[Any] = ODD, edits: int = 2) -> Any:
     """A copy of the value with 1 to `edits` random edits: an item is replaced by a value of `odd`, a value of `odd` is
-    added, or an item is removed.
+    added, or an item is removed. A value without items stays as it is.
     """
     value = copy.deepcopy(value)
     for _ in range(random.randint(1, edits)):

@@ -121,7 +121,7 @@ def draw_step(random: Random, program: Program) -> tuple[str, tuple[Any, ...]]:
 def draw_schedule(
     seed: int,
 ) -> tuple[Callable[[], Program], vdla.Schedule, list[tuple[str, tuple[Any, ...]]]]:
-    """Draws (function that makes a program, its schedule after up to six random legal steps, the steps in order)."""
+    """Returns (function that makes a program, its schedule after up to six random legal steps, the steps in order)."""
     random = Random(seed)
     make = random.choice(MAKERS)
     schedule, steps = vdla.Schedule(make()), []

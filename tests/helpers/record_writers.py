@@ -29,8 +29,9 @@ def record(trial: int) -> Record:
 
 
 def write_on(path: Path, told: int, most: int | None = None) -> None:
-    """Appends trials to the file until the process is killed, or until the file has `most` bytes; writes the number of
-    each trial to the file descriptor `told`.
+    """Appends trials to the file until the process is killed, or raises RecordError when a line would make the file
+    larger than `most` bytes (None: no limit). Writes the number of each trial, once it is in the file, to the file
+    descriptor `told`.
     """
     trial = 1 + max((r.trial for r in read_records(path)[0]), default=-1)
     if most is not None:

@@ -15,7 +15,7 @@ bits, WEIGHTS is 64, so that sums of two products with uint8 stay below 2^15.
 
 def addable(model: bytes) -> bytes:
     """Makes a model that ONNX Runtime computes exactly on this processor. On processors where its sums of two products
-    saturate, all int8 weights of the model are halved; on others the model is returned unchanged.
+    saturate, all int8 constants of two or more dimensions are halved; on others the model is returned unchanged.
     """
     if not kernels_saturate():
         return model

@@ -28,7 +28,8 @@ def run_scheduled(
     target: GpuTarget | None = None,
     output: str = "Y",
 ) -> np.ndarray:
-    """The array `output` of a schedule that is ready for code generation; asserts that its trace replays.
+    """The array `output` of the schedule `s` of `program`, prepared for `target` (None: the default CUDA target) and
+    run on `arrays`. Asserts that the schedule's trace replays.
 
     The program is interpreted with undefined memory poisoned or, with `native`, emulated and run as machine code.
     """

@@ -16,8 +16,8 @@ FOLDER = "VDLA_TEST_MODELS"
 
 
 def once_a_run(name: str, make: Callable[[], bytes]) -> bytes:
-    """The bytes that `make` returns; called once for all processes of a test run, and stored in the run's folder as
-    `name`.
+    """The bytes that `make` returns. They are stored in the run's folder as `name`, so that later calls, also in other
+    processes of the test run, do not call `make`. Without this folder every call does.
     """
     folder = os.environ.get(FOLDER)
     path = Path(folder or "/nonexistent") / name

@@ -59,7 +59,7 @@ def ir_programs() -> dict[str, Program]:
 
 
 def graph() -> Graph:
-    """The convolution of `ir_programs` as an integer graph."""
+    """The convolution of `ir_programs`, but with 8 input channels instead of 16, as an integer graph."""
     quantization = Quantization(scale=np.float32(0.5), zero_point=-7, dtype="int8")
     rng = np.random.default_rng(0)
     operator = Int8Convolution(
@@ -86,7 +86,7 @@ def graph() -> Graph:
 
 
 def program_stages() -> dict[str, str]:
-    """The disassembled instructions of the compiled convolution, with their dependence flags; by the name of
+    """The disassembled instructions of the compiled convolution `graph()`, with their dependence flags; by the name of
     the stage.
     """
     compiled = compile_program(graph(), load_config("tiny"))

@@ -27,8 +27,8 @@ LOADS = ("LOAD.PAR", "LOAD.TABLE")
 
 @dataclass(eq=False)
 class Burst:
-    """A read or write burst. `vectors`: number of vectors (of all stores) that must be in the FIFO before its request
-    is shown; `moved`: cycles of its beats.
+    """A read or write burst. `vectors`: number of vectors, of all stores since the start, that must have entered the
+    FIFO before its request is shown; `moved`: cycles of its beats.
     """
 
     address: int
@@ -127,8 +127,8 @@ class Model:
         self.ready: list[int] = []
 
     def may_begin(self, step: Step, now: int) -> bool:
-        """Whether the oldest waiting instruction may begin, by the store unit's own conditions. Its tokens are checked
-        elsewhere.
+        """Whether `step`, the oldest waiting instruction, may begin in cycle `now`, by the store unit's own conditions.
+        Its tokens are checked elsewhere.
         """
         if not self.flights:
             return True
@@ -212,7 +212,7 @@ class Model:
             self.held.append(burst)
 
     def request(self, now: int) -> int | None:
-        """Index of the accumulator requested in this cycle; None if none is."""
+        """Index of the accumulator that the unit requests in cycle `now`; None if it requests none."""
         if self.store is None or self.vector == self.count or now <= self.store.begin:
             return None
         step, out = self.store.step, self.config.out_bytes
@@ -241,8 +241,8 @@ class Model:
         return step.values["x_size"] if step.registers["OPERAND"]["repeat"] else 1
 
     def wanted(self) -> int:
-        """The store of the current vector needs a second operand, which may serve several vectors. Returns the number
-        of bytes of the operands that must have arrived before: all operands up to and including this one.
+        """Returns the number of operand bytes that must have arrived before the current vector is read: those of all
+        operands up to and including the vector's own, which may serve several vectors.
         """
         return (self.vector // self.share() + 1) * self.config.out_bytes
 
@@ -319,7 +319,7 @@ class Model:
         return burst
 
     def ends(self, now: int) -> bool:
-        """Whether the oldest instruction in flight ends in this cycle."""
+        """Whether the oldest instruction in flight ends in cycle `now`; False if none is in flight."""
         if not self.flights:
             return False
         oldest = self.flights[0]

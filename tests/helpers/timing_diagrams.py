@@ -32,8 +32,8 @@ def run(text: str, config: Config = MACHINE) -> SimulationResult:
 
 
 def draw(rows: Sequence[Row]) -> str:
-    """A diagram as text: a line for each row, with marks by cycle and dots elsewhere. Cycles are relative to the begin
-    "b" of the instruction.
+    """A diagram as text: a line for each row (name, marks by cycle), with dots in cycles without a mark, below a line
+    of cycle numbers. Cycles are relative to the begin "b" of the instruction.
     """
     cycles = range(min(min(row) for _, row in rows), max(max(row) for _, row in rows) + 1)
     width = max(len(name) for name, _ in rows)
@@ -131,8 +131,8 @@ def store() -> tuple[str, str]:
 
 
 def stores() -> tuple[str, str]:
-    """Draws the diagram of two stores. It shows the following order: the only burst of the first store leaves the burst
-    cutter, and only then the data of the second store are divided into bursts.
+    """Returns the diagram of two stores. It shows the following order: the only burst of the first store leaves the
+    burst cutter, and only then the data of the second store are divided into bursts.
     """
     result = run("STORE.OUT y_size=1 x_size=1 x_stride=1\nSTORE.OUT y_size=1 x_size=1 x_stride=1")
     begins = [0, int(result.begin[1] - result.begin[0])]
@@ -179,7 +179,7 @@ def diagrams() -> str:
 
 
 def on_page(page: str) -> tuple[str, str, str]:
-    """The text of the page before, between and after the two marks around the diagrams."""
+    """The text of the page (`page`: its contents) before, between and after the two marks around the diagrams."""
     before, rest = page.split(OPEN)
     between, after = rest.split(CLOSE)
     return before, between, after

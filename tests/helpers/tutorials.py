@@ -43,7 +43,7 @@ PRELOADED = [
 
 
 class TutorialError(Exception):
-    """Raised if a block fails or prints another output than the page shows; the message has page and line."""
+    """Raised if a block fails; the message has page and line."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +59,7 @@ class Block:
 
 
 def blocks(page: str) -> Iterator[Block]:
-    """The fenced blocks of a page in their order."""
+    """The fenced blocks of a page, given as Markdown text, in their order."""
     file = None
     for token in MarkdownIt().parse(page):
         if token.type == "html_block":
@@ -73,7 +73,9 @@ def blocks(page: str) -> Iterator[Block]:
 
 
 def run_page(name: str, page: str, folder: Path) -> list[tuple[Block, str]]:
-    """Runs a page's blocks in `folder`; returns each block of expected output with the text that was printed."""
+    """Runs the blocks of the text `page`, whose file is `name`, in `folder`; returns each block of expected output with
+    the text that the block before it printed. Raises TutorialError for a block that fails.
+    """
     space: dict[str, Any] = {"__name__": "__main__"}
     printed = None
     outputs = []
@@ -95,7 +97,8 @@ def run_page(name: str, page: str, folder: Path) -> list[tuple[Block, str]]:
 
 
 def checked_page(name: str, folder: Path) -> str:
-    """Runs the page `name` in `folder` in a new process; returns its errors as text, empty if there are none.
+    """Runs the page `name` in `folder` in a new process; returns as text the error of the block that failed, or the
+    outputs that differ from those on the page; empty if all is right.
 
     The process is forked from a server process that has already imported the toolkit, which takes two seconds.
     """
@@ -124,7 +127,9 @@ def _check_page(name: str, folder: Path, sender: Connection) -> None:
 
 
 def differences(name: str, outputs: list[tuple[Block, str]]) -> list[str]:
-    """A text for each block of expected output that differs from the printed output."""
+    """A message for each block of expected output in `outputs`, a result of `run_page` for page `name`, that differs
+    from the printed output.
+    """
     return [
         f"{name}, line {block.line}: the page shows\n{block.text}\nbut this was printed\n{printed}\n"
         f"If that is right now: python tests/helpers/tutorials.py {name}"
@@ -161,8 +166,8 @@ def _run_shell(block: Block, place: str, folder: Path) -> str:
 
 
 def rewritten(page: str, outputs: list[tuple[Block, str]]) -> str:
-    """The page with the expected outputs replaced by the printed ones; lines of the page with `...` that still match
-    are kept.
+    """The text `page` with the expected outputs replaced by the printed ones. `outputs`: pairs of a block with an
+    expected output and the text that was printed. Lines of the page with `...` that still match are kept.
     """
     lines = page.split("\n")
     for block, printed in reversed(outputs):
@@ -176,7 +181,7 @@ def rewritten(page: str, outputs: list[tuple[Block, str]]) -> str:
 
 
 def main() -> None:
-    """Rewrites the outputs in the pages given on the command line."""
+    """Rewrites the outputs in the pages given on the command line, by default in all pages but ELSEWHERE."""
     for name in sys.argv[1:] or sorted({path.name for path in FOLDER.glob("*.md")} - set(ELSEWHERE)):
         path = FOLDER / Path(name).name
         page = path.read_text(encoding="utf-8")

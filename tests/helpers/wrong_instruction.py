@@ -12,7 +12,7 @@ class ForgetfulLane(XorLane):
     """An XOR that reads its first operand a cycle after `start`, when the operand of another operation may be there."""
 
     def elaborate(self, platform: object) -> Module:
-        """Makes the lane with a register that has no enable, so that it changes in every cycle."""
+        """Returns the circuit: the XOR in a register without enable, which therefore changes in every cycle."""
         m = Module()
         held = Signal(signed(32))
         m.d.sync += held.eq(self.left ^ self.right)

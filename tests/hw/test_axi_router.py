@@ -63,7 +63,7 @@ class Channel:
 
 
 def place(address: int, channels: int) -> tuple[int, int]:
-    """(channel, byte within the channel) of a byte of memory."""
+    """(channel, byte within the channel) of the byte at `address` of a memory with this number of channels."""
     piece, within = divmod(address, PIECE)
     return piece % channels, piece // channels * PIECE + within
 

@@ -90,7 +90,9 @@ def test_registers_really_are_random_before_the_reset(monkeypatch: pytest.Monkey
     monkeypatch.setattr(Machine, "reset", lambda self: None)
 
     def powered_up(state: int | None) -> tuple[int, ...]:
-        """Values of three control registers after power-up without a reset; all ones if the bus does not answer."""
+        """Values of three control registers after power-up with the seed `state` (None: zeros) and without a reset; all
+        ones if the bus does not answer.
+        """
         with Machine(TINY, random_state=state) as machine:
             return tuple(machine.read_register(REGISTERS[name]) for name in ("PROGRAM", "COUNT", "BASE"))
 

@@ -32,7 +32,7 @@ FLAGS = ("pop_prev", "pop_next", "push_prev", "push_next")
 def load_program(
     config: Config, seed: int, length: int
 ) -> tuple[list[tuple[int, int]], list[dict], np.ndarray]:
-    """Random instructions of the load unit: their words, their fields, and the DRAM image."""
+    """Draws `length` random instructions of the load unit; returns their words, their fields, and the DRAM image."""
     rng = np.random.default_rng((seed, 21))
     image, regions = random_image(config, rng)
     source = Source(

@@ -37,7 +37,9 @@ def simulate(dut, bench):
 
 
 def words_of(memory: bytes, rows: list[tuple[int, int]], bus: int) -> list[int]:
-    """The bus words of runs (start, length) in bytes, as memory returns them, including the bytes around each run."""
+    """The bus words, as integers, that contain the runs of bytes `rows` (start, length) of `memory`, run after run. The
+    words at the ends of a run also have the bytes around it. `bus`: bytes of a bus word.
+    """
     return [
         int.from_bytes(memory[bus * word : bus * (word + 1)], "little")
         for start, length in rows
@@ -85,7 +87,7 @@ class Follow:
     async def job(self, set_job, delay: int) -> int:
         """Starts a load in the writer and runs the simulation until the load's last word is written. `set_job` offers
         (1) or withdraws (0) the load. Returns the first cycle in which the writer may write: `delay` cycles after it
-        took the load.
+        took the load. Asserts that the load ends.
         """
         set_job(1)
         assert self.ctx.get(self.dut.job.ready)

@@ -20,8 +20,8 @@ float32s = st.floats(min_value=2.0**-60, max_value=2.0**24, width=32)
 
 
 def run(operator: str, operands: list, outputs_type: int, domain: str = "", **attributes):
-    """Runs one ONNX operator in ONNX Runtime; a tuple (name, array) is an input of the graph, any other operand is a
-    constant.
+    """Runs one ONNX operator of `domain` in ONNX Runtime and returns its output. A tuple (name, array) in `operands` is
+    an input of the graph, any other operand is a constant. `outputs_type`: ONNX's number of the output's type.
     """
     helper = onnx.helper
     names, initializers, inputs, feeds = [], [], [], {}

@@ -386,8 +386,9 @@ def test_require_clean_raises_or_lets_races_pass():
 def _pairwise_races(
     config: Config, words: np.ndarray, image: np.ndarray, before: np.ndarray
 ) -> set[tuple[int, int]]:
-    """Indices (i, j) of instructions that conflict and are not ordered, found by comparing all pairs. `before`[i, j]:
-    whether instruction i ends before instruction j begins.
+    """Pairs (later, earlier) of indices of instructions of two units in `words` that conflict and are not ordered,
+    found by comparing all pairs. `image`: DRAM at launch. `before`[i, j]: whether instruction i ends before instruction
+    j begins.
     """
     trace, seen, races = start_trace(config, image), [], set()
     for index, row in enumerate(words.tolist()):
@@ -429,7 +430,9 @@ def _happens_before(config: Config, words: np.ndarray) -> np.ndarray:
 
 @pytest.mark.parametrize("seed", representatives(range(30), 10))
 def test_races_are_found_exactly_where_a_pairwise_comparison_finds_them(seed):
-    """Removes a pair of token flags from a program without races, and compares the checker with the slow definition."""
+    """Removes all push and pop flags of one token queue from a program without races. The checker finds a race exactly
+    if the slow definition does, and reports no pair that the definition does not have.
+    """
     config = random_config(seed)
     program = random_program(config, seed, length=30)
     words = program.instructions.copy()

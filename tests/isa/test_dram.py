@@ -92,7 +92,8 @@ def test_lpddr4_is_litedrams(mhz: int) -> None:
 )
 def test_peaks_of_parts_without_an_oracle(name: str, clock_mhz: int, gigabytes: float) -> None:
     """For types of DRAM that LiteDRAM cannot check: the bytes that move in a clock of the controller, times its clock,
-    are the peak bandwidth (data lines x transfers a second), and exactly one burst moves in a clock of the controller.
+    are the peak bandwidth (data lines x transfers a second; `gigabytes` per second), and exactly one burst moves in a
+    clock of the controller.
     """
     numbers = controller(name, clock_mhz=clock_mhz)
     kind = KINDS[PARTS[name].kind]

@@ -36,9 +36,9 @@ def run(text: str, memory: np.ndarray, config: Config) -> ReferenceResult:
 
 
 def part_of_tile(tile: np.ndarray, folds: int, groups: int, part: int) -> np.ndarray:
-    """Part number `part` of the weight tile `tile` (lanes, inputs), as an array with the extension `fold` multiplies it
-    in one operation. Returns weights of shape (columns, BLOCK): each row has the weights of one column for the first
-    group of the array's rows, then for the second, and so on.
+    """Part number `part` of the whole weight tile `tile` (lanes, inputs), as an array of BLOCK / `folds` columns, whose
+    rows work in `groups` groups, multiplies it in one operation (extension `fold`). Returns weights of shape (columns,
+    BLOCK): each row has the weights of one column for the first group, then for the second, and so on.
     """
     columns, size = BLOCK // folds, BLOCK // groups
     lanes, inputs = divmod(part, groups)
@@ -52,7 +52,7 @@ def part_of_tile(tile: np.ndarray, folds: int, groups: int, part: int) -> np.nda
 @pytest.mark.parametrize(("folds", "shape"), [(2, 0), (2, 1), (4, 0), (4, 1), (4, 2)])
 def test_all_parts_of_a_tile_are_the_whole_tile(folds, shape, overwrite):
     """GEMMs with the parts of two weight tiles give the sums of plain matrix products; a part that is left out
-    contributes nothing.
+    contributes nothing. The array has BLOCK / `folds` columns, whose rows work in 2^`shape` groups.
     """
     config, rng = folded(folds), np.random.default_rng(folds * 10 + shape)
     memory = np.zeros(16384, np.uint8)

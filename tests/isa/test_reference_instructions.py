@@ -123,7 +123,9 @@ def test_a_patch_load_forms_the_windows_of_a_convolution(config):
 
 
 def _indices(base: int, column: np.ndarray, outer: int, inner: int) -> np.ndarray:
-    """Indices [3][2][micro-op] of an instruction with iter_out = 3 and iter_in = 2; `outer`, `inner`: its factors."""
+    """Indices [3][2][micro-op] of an instruction with iter_out = 3 and iter_in = 2: `base` register plus the micro-ops'
+    field `column` plus loop counters times the factors `outer` and `inner`.
+    """
     return base + column + np.arange(3)[:, None, None] * outer + np.arange(2)[:, None] * inner
 
 
@@ -278,7 +280,7 @@ def test_taps_add_four_positions(mode):
 @pytest.mark.parametrize(("block_in", "block_out"), [(4, 16), (16, 4)])
 def test_positions_of_arrays_that_are_not_square(block_in, block_out, name, count):
     """Channel c of a position is in the same place, however the position is divided into vectors; one operation
-    computes all of its channels or a fourth.
+    computes all of its channels or a fourth. The instruction `name` multiplies by `count` consecutive rows of weights.
     """
     shape = {"block_in": block_in, "block_out": block_out, "inp_buffer_bytes": 2048, "wgt_buffer_bytes": 4096}
     config = dataclasses.replace(WIDE, **shape, extensions=(*WIDE.extensions, "taps"))
@@ -390,7 +392,7 @@ FLAGS = [
 @pytest.mark.parametrize("config", [TINY, WIDE], ids=lambda config: config.name)
 def test_store_post(config, reduce, flags):
     """STORE.POST of the reference model equals numpy for 3x2 windows that move over a grid of accumulators, 4 rows of
-    6.
+    6. `reduce`: the store adds the accumulators of a window, or takes their maximum; `flags`: further fields.
     """
     memory = noise(65536)
     lanes = config.block_out

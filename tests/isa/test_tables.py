@@ -76,8 +76,8 @@ def test_impossible_machines_are_refused(change: dict[str, object], message: str
 @pytest.mark.parametrize("index", [0, 1])
 @pytest.mark.parametrize("multiply", [0, 1])
 def test_a_store_looks_up_and_multiplies(index: int, multiply: int):
-    """All engines replace a stored value q by an entry of the look-up table. With `multiply`, the entry is multiplied
-    by an operand; the zero point of the table's entries is then used for the entry, not that of q.
+    """All engines replace a stored value q by an entry of look-up table `index`. With `multiply`, the entry is
+    multiplied by an operand; the zero point of the table's entries is then used for the entry, not that of q.
     """
     memory = image(TABLES)
     text = LOAD + (

@@ -21,7 +21,9 @@ KIB = 1024
 
 
 def machine(acc: int, inp: int, wgt: int, uop: int = 7) -> Config:
-    """A 4x4 configuration whose memories need indices of the given numbers of bits."""
+    """A 4x4 configuration whose scratchpads of accumulators, inputs, weights and micro-ops need indices of these widths
+    in bits.
+    """
     size = 4 if acc + inp + wgt <= 32 else 8
     return Config(
         block_in=4,

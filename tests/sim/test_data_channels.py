@@ -33,7 +33,7 @@ def loads_and_stores(config: Config, stored: int) -> SimulationResult:
 
 
 def beats(result: SimulationResult) -> tuple[int, int]:
-    """The beats that a program read and wrote."""
+    """(beats that a program read, instructions included; beats that it wrote)."""
     written = result.traffic["out"].beats
     return sum(item.beats for item in result.traffic.values()) - written, written
 
@@ -49,7 +49,9 @@ def test_a_read_beat_and_a_write_beat_move_in_the_same_cycle() -> None:
 
 @pytest.mark.parametrize("seed", range(3))
 def test_writes_never_delay_reads(seed: int) -> None:
-    """Loads end in the same cycles whether or not there are stores, also with random delays."""
+    """With separate data channels, loads end in the same cycles whether or not there are stores, also with random
+    delays; with shared channels they do not.
+    """
     ends = {}
     for name in ("shared", "separate"):
         config = machine(data_channels=name, jitter=20, stall=9, seed=seed)
@@ -59,7 +61,7 @@ def test_writes_never_delay_reads(seed: int) -> None:
 
 
 def test_reads_never_delay_writes() -> None:
-    """Equal stores have equal ends beside loads of another length."""
+    """With separate data channels, stores end in the same cycles, whether a load beside them is short or long."""
     config = machine(data_channels="separate", jitter=20, stall=9, seed=5)
     found = []
     for size in (2, TILES):

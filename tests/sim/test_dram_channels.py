@@ -29,7 +29,9 @@ def machine(channels: int, **fields: int) -> Config:
 
 
 def reads(config: Config, first: int, second: int, finish: str = "FINISH pop_prev") -> SimulationResult:
-    """Simulates two loads of 1 KiB each, from the bytes `first` and `second` on."""
+    """Simulates the timing of two loads of 1 KiB each, from the bytes `first` and `second` of DRAM on. `finish`: the
+    last line of the program.
+    """
     places = {"first": first // config.inp_bytes, "second": second // config.inp_bytes}
     text = READS.format(**places, vectors=1024 // config.inp_bytes, finish=finish)
     return simulate(config, assemble(text, config), np.zeros(1 << 16, np.uint8), data=False)

@@ -36,7 +36,9 @@ def test_runs_of_words_are_those_of_the_counts(config: Config, number: int) -> N
 
 @pytest.mark.parametrize("config", MACHINES, ids=lambda config: config.name)
 def test_a_row_is_opened_exactly_if_it_is_closed(config: Config) -> None:
-    """An independent tally: a bank's row is open from its last run on, unless a refresh closed all rows in between."""
+    """A run of words opens its bank's row exactly if that row is not open. The test keeps its own account: the row of a
+    bank's last run is open, unless a refresh has closed all rows since then.
+    """
     start = launch(case(config, 7, 0))
     program = start.program
     runs = word_runs(config, program.instructions, program.image, scratchpads=start.scratchpads)

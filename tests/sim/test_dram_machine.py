@@ -63,7 +63,9 @@ def same(left: SimulationResult, right: SimulationResult) -> bool:
 def both_ways(
     config: Config, program: Program, monkeypatch: pytest.MonkeyPatch, scratchpads: Contents | None = None
 ) -> tuple[SimulationResult, ...]:
-    """Simulates a program with the memory cycle by cycle, and with whole bursts computed; returns both results."""
+    """Simulates the timing of a program with the memory cycle by cycle, and with whole bursts computed; returns the two
+    results in this order.
+    """
     results = []
     for fast in (False, True):
         monkeypatch.setattr(dram_machine, "FAST", fast)
@@ -142,7 +144,9 @@ LOAD.INP sram_base=0 dram_base={second} y_size=1 x_size=4 x_stride=4 push_next
 
 
 def loads(config: Config, second: int, finish: str = "FINISH pop_prev") -> SimulationResult:
-    """Simulates two loads of 16 bytes each, one from byte 0 and one from byte `second` on; returns the result."""
+    """Simulates the timing of two loads of 16 bytes each, one from byte 0 and one from byte `second` of DRAM on.
+    `finish`: the last line of the program.
+    """
     words = assemble(LOADS.format(second=second // config.inp_bytes, finish=finish), config)
     return simulate(config, words, np.zeros(1 << 16, np.uint8), data=False)
 

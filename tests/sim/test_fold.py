@@ -25,7 +25,9 @@ PARTS = 12  # micro-ops
 
 
 def machine(block: int, folds: int, batch: int = 1, **changes) -> Config:
-    """A machine with an array of `block` rows and block / `folds` columns, on a bus that loads its vectors quickly."""
+    """A machine with an array of `block` rows and block / `folds` columns, on a bus that loads its vectors quickly.
+    `changes`: further fields of the configuration.
+    """
     return dataclasses.replace(
         TINY,
         name=f"{block}x{block // folds}",
@@ -91,7 +93,8 @@ SHAPES = [
 @pytest.mark.parametrize(("config", "shape"), SHAPES, ids=lambda item: getattr(item, "name", item))
 def test_parts_of_tiles(config: Config, shape: int, overwrite: int):
     """GEMMs with parts of weight tiles in any order, some repeated and some left out: values equal the reference's, and
-    cycles the slow model's. Arrays have as many columns as the host's SIMD vectors have elements, or fewer.
+    cycles the slow model's. Arrays have as many columns as the host's SIMD vectors have elements, or fewer. `shape`:
+    value of the register FOLD; the array's rows work in 2^`shape` groups.
     """
     for zeros in ("", "CONFIG ZERO inp_zero=-7 wgt_zero=100\n"):
         text = (
@@ -107,8 +110,8 @@ def test_parts_of_tiles(config: Config, shape: int, overwrite: int):
 @pytest.mark.parametrize("sweep", [0, 1])
 @pytest.mark.parametrize("name", ["DEPTHWISE", "TAPS"])
 def test_rows_of_weights_do_not_fold(config: Config, sweep: int, name: str):
-    """The register FOLD has no effect on instructions that use rows of weights; a tile has as many rows as a lane has
-    multipliers.
+    """The register FOLD has no effect on instructions that use rows of weights (`name`), in the array mode `sweep` or
+    not; a tile has as many rows as a lane has multipliers.
     """
     text = (
         f"{loads(config)}CONFIG BASE acc_base=3 inp_base=2 wgt_base=3\nCONFIG FOLD shape=1\n"
@@ -129,7 +132,9 @@ def test_a_reset_looks_at_no_shape():
     ("fields", "refused"), [("uop_end=1", True), ("uop_end=1 reset=1", False), ("", False)]
 )
 def test_more_groups_than_folds(fields: str, refused: bool):
-    """The simulator refuses the same operation as the reference: the one that would use too many groups."""
+    """Simulator and reference refuse a GEMM with the fields `fields`, because FOLD selects too many groups, exactly if
+    `refused`: not if the GEMM has no operations or only resets accumulators.
+    """
     config = machine(16, 2)
     program = assemble(f"CONFIG FOLD shape=2\nGEMM {fields} iter_out=1 iter_in=1\nFINISH", config)
     memory = np.zeros(4096, np.uint8)
@@ -189,7 +194,7 @@ def test_parts_behind_the_first_read_accumulators():
 @pytest.mark.parametrize("step", [1, 3])
 def test_ports_of_mixed_operations(banks: int, step: int):
     """GEMMs that accumulate and GEMMs that overwrite share the ports of the accumulator banks. Values and cycles are
-    right, whether loops or micro-ops select the parts of a tile.
+    right, whether micro-ops or the inner loop, which goes `step` parts further each time, select the parts of a tile.
     """
     config = machine(16, 4, acc_banks=banks)
     text = (
@@ -212,8 +217,9 @@ def _changes(now: np.ndarray, before: np.ndarray, bits: int) -> int:
 
 
 def _tree(rows: np.ndarray, tile: np.ndarray, folds: int, groups: int) -> tuple[np.ndarray, list[np.ndarray]]:
-    """The products [columns][inputs] of an operation, and the sums at every level of the adder tree; the last level has
-    the sums of all lanes.
+    """The products [columns][inputs] of an operation with the inputs `rows` and the weights `tile`, and the sums at
+    every level of the adder tree, each [columns][sums]; the last level has the sums of all lanes. An array with a
+    `folds`-th as many columns as rows; its rows work in `groups` groups.
     """
     products = tile * rows
     sums, level = [], products
@@ -232,8 +238,8 @@ def _tree(rows: np.ndarray, tile: np.ndarray, folds: int, groups: int) -> tuple[
 @pytest.mark.parametrize("overwrite", [0, 1])
 @pytest.mark.parametrize("shape", [0, 1, 2])
 def test_bits_that_change(shape: int, overwrite: int):
-    """Changing operand bits of an array that folds: every row holds the input element of its group of lanes, all lanes
-    get a sum, and the last levels of the adder tree keep the groups' sums separate.
+    """Changing operand bits of an array whose rows work in 2^`shape` groups: every row holds the input element of its
+    group of lanes, all lanes get a sum, and the last levels of the adder tree keep the groups' sums separate.
     """
     config, groups = machine(16, 4), 1 << shape
     tiles = np.array([0, 1, 2, 3, 3, 6, 5, 4, 9, 12, 0, 7])

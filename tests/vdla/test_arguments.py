@@ -211,7 +211,9 @@ def test_fields_may_be_numpys_numbers_and_lists() -> None:
 
 
 def test_samples_may_be_dicts_by_name() -> None:
-    """Samples as ONNX Runtime's quantizer takes them, from a list instead of a reader."""
+    """`vdla.quantize` takes a list of dicts by input name, one for each sample, as ONNX Runtime's quantizer takes from
+    a reader; a dict with another name is refused.
+    """
     model = models.build("mlp", "float")
     (name,) = [info.name for info in model.graph.input]
     samples = [models.sample_inputs("mlp", 1, seed) for seed in range(3)]

@@ -120,8 +120,8 @@ def test_an_expression_runs_where_it_is_built(target: str, device: str | None) -
 
 
 def accelerated(config: vdla.Config, rows: int, depth: int, columns: int) -> vdla.Schedule:
-    """A schedule of an int8 matrix product with requantization, in the accelerator's blocks; sizes in numbers of
-    blocks.
+    """A schedule of an int8 matrix product with requantization, in the accelerator's blocks; `rows`, `depth` and
+    `columns` are numbers of blocks.
     """
     ci, co = config.block_in, config.block_out
     x = vdla.placeholder("X", (rows, depth, 1, ci), "int8")

@@ -52,8 +52,8 @@ def machine_line(config: Config) -> str:
 
 
 def field_lines(programs: list[Program]) -> Iterator[str]:
-    """Yields, for each kind of instruction, how many there are, and the least value, the greatest value and the sum of
-    each field.
+    """Yields, for each kind of instruction in all `programs` together, how many there are, and the least value, the
+    greatest value and the sum of each field that is not always 0. Each configuration register is a kind of its own.
     """
     kinds: Counter[str] = Counter()
     values: dict[str, dict[str, list[int]]] = {}

@@ -189,7 +189,8 @@ def sequence(code: str = SEQUENCE, updates: str | None = "x", scope: str = "acc"
 @pytest.mark.parametrize("repeated", [False, True])
 def test_a_sequence_of_the_accelerator(virtual_threads: bool, repeated: bool):
     """A user's intrinsic of the accelerator with several ALU instructions is tensorized and computes the right results.
-    With `repeated`, its second operand is the same vector for all rows of a tile.
+    With `repeated`, its second operand is the same vector for all rows of a tile. With `virtual_threads`, the outer
+    loop is divided into virtual threads.
     """
     tiny, shape = vdla.config("tiny"), (3, 8, *LANES)
     x, p = vdla.placeholder("X", shape, "int32"), vdla.placeholder("P", (2, 4), "int32")

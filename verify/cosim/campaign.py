@@ -38,7 +38,7 @@ def _ignore(*_: object) -> None:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Listener:
     """Callbacks of a campaign. `built` is called after each library is built, with its machine and the seconds that it
-    took; `ran` after each case has run; `minimized` after a failure is minimized.
+    took; `ran` after each case has run, with its result; `minimized` after a failure is minimized, with the failure.
     """
 
     built: Callable[[Config, float], None] = _ignore
@@ -48,12 +48,12 @@ class Listener:
 
 @dataclass(slots=True, kw_only=True)
 class Campaign:
-    """Results of all cases. `dram`: the oracle of machines with a DRAM. `failure`: the first mismatch, minimized.
-    `lengths`: number of instructions of each program. `cycles`: simulated cycles of all programs together. `mutated`,
-    `random_states`: number of cases with `mutated` set, and of those that start with random registers. `by_machine`,
-    `by_timing`: number of programs for each machine name and each memory timing. `counts`: number of programs that hit
-    each coverage bin. `seconds`: duration of the campaign; `build_seconds`: sum of the times to build the libraries,
-    several of which are built at a time.
+    """Results of all cases. `dram`: the memory of the RTL of machines with a DRAM, as in `run_both`. `failure`: the
+    first mismatch, minimized. `lengths`: number of instructions of each program. `cycles`: simulated cycles of all
+    programs together. `mutated`, `random_states`: number of cases with `mutated` set, and of those that start with
+    random registers. `by_machine`, `by_timing`: number of programs for each machine name and each memory timing.
+    `counts`: number of programs that hit each coverage bin. `seconds`: duration of the campaign; `build_seconds`: sum
+    of the times to build the libraries, several of which are built at a time.
     """
 
     machines: tuple[Config, ...]
@@ -132,8 +132,9 @@ def run_campaign(
     listener: Listener | None = None,
     dram: Oracle | None = None,
 ) -> Campaign:
-    """Runs `programs` cases, spread over `machines`, in `jobs` processes. `dram`: the oracle of machines with a DRAM,
-    as in `Surroundings`.
+    """Runs `programs` cases in total, spread over `machines`, in `jobs` processes, and minimizes the first mismatch.
+    Returns the results, also if there are mismatches. `seed`: seed of the campaign (`cases.case`). `listener`: its
+    functions are called at each step. `dram`: the memory of the RTL of machines with a DRAM, as in `run_both`.
 
     Raises the errors of worker processes: BuildError if a tool is missing, ModuleNotFoundError without the RTL's Python
     packages.
@@ -182,8 +183,9 @@ def _work(
     campaign: Campaign,
     listener: Listener,
 ) -> Iterator[CaseResult]:
-    """Yields the result of each case, in the order in which cases end. A machine's cases start when its library is
-    built; at most `jobs` libraries are built at the same time.
+    """Yields the result of each case, in the order in which cases end. `groups`: the cases of each machine, which start
+    when the machine's library is built; at most `jobs` libraries are built at the same time. Sets `failure` and
+    `build_seconds` of `campaign`, and calls `built` and `minimized` of `listener`.
     """
     unbuilt = [group for group in groups if group]
     building: dict[Future[float], list[Case]] = {}

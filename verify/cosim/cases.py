@@ -113,8 +113,9 @@ def launch(item: Case) -> Launch:
 
 
 def plan(machines: Sequence[Config], programs: int, campaign: int) -> list[list[Case]]:
-    """Lists of cases, one list for each machine, `programs` cases in total. The numbers of cases are proportional to
-    `share` of the machine; each machine has at least one case if `programs` is at least the number of machines.
+    """Lists of cases in the campaign of seed `campaign`, one list for each machine, `programs` cases in total. The
+    numbers of cases are proportional to `share` of the machine; each machine has at least one case if `programs` is at
+    least the number of machines.
     """
     shares = np.array([share(machine) for machine in machines])
     wanted = programs * shares / shares.sum()

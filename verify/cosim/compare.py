@@ -34,8 +34,9 @@ class Outcome:
 
 
 def run_both(config: Config, start: Launch, dram: Oracle | None = None) -> Outcome:
-    """Runs simulator and RTL on `start` and compares them; a run that does not finish counts as a difference. `dram`:
-    the oracle of a machine's DRAM, as in `Surroundings`.
+    """Runs simulator and RTL on `start`; returns the results of both and their differences. A run that does not finish
+    counts as a difference. `dram`: the memory of the RTL of a machine with a DRAM, "litedram" or "model"; None for
+    LiteDRAM's RTL if it is installed and has a model of the part, else the model.
     """
     program = start.program
     try:
@@ -48,7 +49,9 @@ def run_both(config: Config, start: Launch, dram: Oracle | None = None) -> Outco
 def run_rtl(
     config: Config, start: Launch, simulated: SimulationResult, dram: Oracle | None = None
 ) -> Outcome:
-    """Runs the RTL on `start` and compares it with the simulator's result `simulated`. `dram`: as in `run_both`."""
+    """Runs the RTL on `start`; returns its result with the differences from the simulator's result `simulated`. `dram`:
+    as in `run_both`.
+    """
     program = start.program
     try:
         words, surroundings = placed(config, start)
@@ -80,7 +83,9 @@ def placed(config: Config, start: Launch) -> tuple[NDArray[np.uint64], Surroundi
 def simulate_program(
     config: Config, program: Program, scratchpads: dict[str, NDArray[np.uint8]] | None
 ) -> SimulationResult:
-    """Runs the simulator with data. Raises SimulationError if the program does not end."""
+    """Returns the simulator's result with data; `scratchpads`: contents at launch by name, None for zeros. Raises
+    SimulationError if the program does not end.
+    """
     return simulate(config, program.instructions, program.image, cycle_limit=_LIMIT, scratchpads=scratchpads)
 
 
@@ -97,8 +102,9 @@ def counters(simulated: SimulationResult) -> dict[str, int]:
 
 
 def differences(simulated: SimulationResult, run: RtlResult) -> list[str]:
-    """Differences in total cycles, first and last cycle of each instruction, counters, commands of a DRAM, registers,
-    memory and scratchpads, one line each. For an array, the line gives the first index that differs.
+    """Differences between the results of the simulator and of the RTL (`run`), a line each: in total cycles, first and
+    last cycles of instructions, counters, commands of a DRAM, registers, memory and scratchpads. For an array, the line
+    gives the first index that differs.
     """
     found = []
     if simulated.cycles != run.cycles:

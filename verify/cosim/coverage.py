@@ -120,7 +120,9 @@ def measure(machines: Sequence[Config], counts: Counter[Bin]) -> Coverage:
 
 
 def machine_bin(config: Config, timing: int, random_state: bool) -> Bin:
-    """The coverage bin of a program's machine, memory timing and initial state."""
+    """The coverage bin of a program's machine, memory timing TIMINGS[timing] and initial state: `random_state` if it
+    starts with random registers and scratchpads.
+    """
     state = "random state" if random_state else "zero state"
     return "machine x timing x state", f"{config.name}, {TIMINGS[timing]}, {state}"
 
@@ -172,7 +174,9 @@ def _bins(machines: Sequence[Config]) -> Iterator[tuple[str, str, str | None]]:
 
 
 def _data_channels(machines: Sequence[Config]) -> Iterator[tuple[str, str, str | None]]:
-    """Each program draws the data channels of a fixed memory, unless its machine has separate ones."""
+    """Declares the bins for the data channels of a fixed memory, shared or separate: (group, bin, reason why no program
+    can hit it, or None). Each program draws the channels, unless its machine has separate ones.
+    """
     fixed = [config.memory.data_channels for config in machines if config.memory.kind == FIXED]
     for channels, how in product(CHANNELS, DATA_MOVES):
         reason = None if fixed else "every machine has a DRAM"

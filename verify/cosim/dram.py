@@ -101,10 +101,10 @@ def dram_machines() -> tuple[Config, ...]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OnDram:
-    """Result of co-simulating `programs` random programs on one `machine`. `cycles`: their total. `differences`: for
-    each case on which simulator and RTL differ, the case and its first difference, which begins with the name of the
-    oracle. `broken`: lines in which LiteDRAM's timing checker reports a broken rule. `seconds`: for each oracle, the
-    time of all runs of the RTL on it.
+    """Result of co-simulating `programs` random programs on one `machine`. `cycles`: their total in the simulator.
+    `differences`: pairs of a case and a line that begins with an oracle's name: for each case and oracle on which
+    simulator and RTL differ, the first difference, and a line if the oracles' commands differ. `broken`: lines in which
+    LiteDRAM's timing checker reports a broken rule. `seconds`: for each oracle, the time of all runs of the RTL on it.
     """
 
     machine: Config
@@ -119,9 +119,9 @@ def run_on_dram(
     machine: Config, programs: int, campaign: int = 0, oracles: Sequence[Oracle] = ORACLES
 ) -> OnDram:
     """Runs the cases 0 to `programs` - 1 of `machine` in the campaign of seed `campaign` (`cases.py`) on the simulator,
-    and on the RTL with each of `oracles` as memory. All results must equal the simulator's, and the oracles must have
-    sent equal commands to the part in equal cycles. Builds missing libraries. Raises BuildError or UserError for a
-    missing tool or package.
+    and on the RTL with each of `oracles` as memory. Returns, as `differences`, all results that do not equal the
+    simulator's, and all cases in which the oracles did not send equal commands to the part in equal cycles. Builds
+    missing libraries. Raises BuildError or UserError for a missing tool or package.
     """
     prepare_library(machine)
     cycles, differences, seconds = 0, [], dict.fromkeys(oracles, 0.0)
@@ -160,7 +160,7 @@ def run_machines(
     oracles: Sequence[Oracle] = ORACLES,
 ) -> Iterator[OnDram]:
     """Co-simulates several machines (`run_on_dram`), `jobs` of them at a time; yields each result as it comes.
-    `programs`: for each machine, its number of programs. `oracles`: as in `run_on_dram`.
+    `programs`: for each machine, its number of programs. `campaign`, `oracles`: as in `run_on_dram`.
 
     Each machine has a process of its own, since the RTL of a large part takes a gigabyte of memory until its process
     ends.

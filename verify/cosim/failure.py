@@ -30,7 +30,7 @@ AROUND = 6
 
 def first_difference(outcome: Outcome) -> int | None:
     """Index of the instruction whose begin or end differs between simulator and RTL in the earliest cycle; None if all
-    begins and ends agree.
+    begins and ends agree, or if one of the runs has no result.
     """
     simulated, run = outcome.simulated, outcome.rtl
     if simulated is None or run is None:
@@ -48,8 +48,9 @@ def first_difference(outcome: Outcome) -> int | None:
 
 
 def timelines(config: Config, launch: Launch, outcome: Outcome) -> str:
-    """A table of the instructions around the first difference: begin and end in the simulator and in the RTL. If no
-    begin or end differs, or the RTL gave none, it shows all instructions of a short program, else those in the middle.
+    """A table of the instructions of `launch` around the first difference in `outcome`: begin and end in the simulator
+    and in the RTL. If no begin or end differs, or the RTL gave none, it shows all instructions of a short program, else
+    those in the middle. If the simulator gave none, a line says so.
     """
     simulated, run = outcome.simulated, outcome.rtl
     if simulated is None:
@@ -90,8 +91,8 @@ def commands(folder: Path, launch: Launch) -> str:
 
 
 def report_text(folder: Path, title: str, config: Config, launch: Launch, outcome: Outcome) -> str:
-    """The report of a failure: at most 20 differences, the timelines, and the commands that run the files in `folder`
-    again."""
+    """The report of a failure: `title` as its first line, at most 20 differences, the timelines, and the commands that
+    run the files in `folder` again."""
     lines = [title, ""]
     lines += [f"  {item}" for item in outcome.differences[:20]]
     if len(outcome.differences) > 20:

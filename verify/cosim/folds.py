@@ -42,7 +42,9 @@ class Touched:
 
 
 def declare(machines: Sequence[Config], distances: Sequence[int]) -> Iterator[tuple[str, str, str | None]]:
-    """Declares the bins of this module: (group, bin, reason why no program can hit it, or None)."""
+    """Declares the bins of this module: (group, bin, reason why no program can hit it, or None). `distances`: numbers
+    of operations after which an accumulator is used again.
+    """
     most = max((config.tile_parts for config in machines), default=1)
     none = None if most > 1 else "no machine has the extension fold"
     groups = 1
@@ -74,7 +76,7 @@ def touched(
 ) -> Touched:
     """Finds, for each operation of the matrix instruction `name`, the lanes that it writes, and whether it adds its
     result to the old value of its accumulator. `accumulators` int64 (n,): accumulator of each operation. `words`:
-    micro-ops of the instruction. `values`: fields of the instruction.
+    micro-ops of the instruction. `values`: fields of the instruction. `registers`: configuration registers' fields.
     """
     count = len(accumulators)
     lanes = np.full(count, (1 << config.tile_parts) - 1, np.int64)
@@ -90,7 +92,9 @@ def touched(
 def _tiles(
     config: Config, base: int, values: Mapping[str, int], words: NDArray[np.unsignedinteger]
 ) -> NDArray[np.int64]:
-    """Index of the weight tile that each operation reads, int64 (n,)."""
+    """Index of the weight tile that each operation reads, int64 (n,). `base`: field wgt_base of register BASE.
+    `values`: fields of the instruction; `words`: its micro-ops.
+    """
     y = np.arange(values["iter_out"])[:, None, None]
     x = np.arange(values["iter_in"])[:, None]
     tiles = decode_uops(config, words)[2].astype(np.int64)
@@ -100,7 +104,10 @@ def _tiles(
 def shapes(
     registers: Mapping[str, Mapping[str, int]], name: str, values: Mapping[str, int], touched: Touched
 ) -> Iterator[tuple[str, str]]:
-    """The coverage bins that a GEMM hits by its number of row groups (register FOLD) and its field `overwrite`."""
+    """The coverage bins that a GEMM hits by its number of row groups (register FOLD) and its field `overwrite`; none
+    for other instructions and resets. `registers`: fields of each configuration register; `name`, `values`: format and
+    fields of the instruction; `touched`: its operations.
+    """
     if name != "GEMM" or values["reset"]:
         return
     groups = 1 << registers["FOLD"]["shape"]

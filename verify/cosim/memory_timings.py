@@ -22,8 +22,9 @@ _STALL = (1, 5)
 
 
 def with_timing(config: Config, timing: int, seed: int) -> Config:
-    """A copy of `config` with the memory timing TIMINGS[timing]; `seed` determines the random latencies and stalls. A
-    machine with a DRAM is returned unchanged.
+    """A copy of `config` with the memory timing TIMINGS[timing]. `seed` determines the random latencies and stalls, and
+    the values of other memory fields that have their default and do not change the Verilog. A machine with a DRAM is
+    returned unchanged.
     """
     if config.memory.kind == DRAM:
         return config

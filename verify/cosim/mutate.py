@@ -33,7 +33,9 @@ from vdla.isa.store_stages import StoreParts
 from .networks import GRAPHS, SOURCES, carried_over, compiled, filled_image
 
 SHORTEST, LONGEST = 45, 160
-"""Least and largest number of instructions of the part that is taken from a program, before mutations."""
+"""Least and largest number of instructions of the part that is taken from a program, before mutations; a shorter
+program is taken whole.
+"""
 
 MOST_STEPS = 4000
 """Largest number of operations (or steps) of one instruction, so that the RTL of a large array runs it quickly."""
@@ -84,7 +86,9 @@ def repair(
 
 
 def _reads_outputs(build: ProgramBuilder, values: dict[str, int]) -> bool:
-    """Whether a LOAD.PAR reads DRAM that the program wrote: bytes there may encode scales that are not finite."""
+    """Whether a LOAD.PAR with the fields `values` reads DRAM that the program `build` has written so far: bytes there
+    may encode scales that are not finite.
+    """
     shape = {item.name: 0 for item in formats(build.config)["LOAD.PAR"].fields} | values
     if not shape["x_size"]:
         return False
@@ -128,8 +132,8 @@ def _pick(rng: np.random.Generator, config: Config) -> Program | None:
 
 
 def _window(rng: np.random.Generator, config: Config, program: Program) -> list[Instruction]:
-    """A random part of the program, after instructions that set the registers, micro-ops and parameters to the state
-    that they have in the program where this part begins.
+    """A random part of the program, after CONFIGs that set the registers to the values that they have where this part
+    begins, and after the last loads of micro-ops and parameters before the part, at most three.
     """
     count = len(program.instructions) - 1
     length = min(count, int(rng.integers(SHORTEST, LONGEST + 1)))
@@ -182,7 +186,9 @@ def _truncate(rng: np.random.Generator, config: Config, chosen: list[Instruction
 
 
 def _set(rng: np.random.Generator, config: Config, chosen: list[Instruction], names: Sequence[str]) -> None:
-    """Sets one of the fields `names` to another value, in a random instruction of `chosen` that has the field."""
+    """Sets one of the fields `names` to a random value, often near the old one, in a random instruction of `chosen`
+    that has the field. Does nothing if none has.
+    """
     having = [item for item in chosen if any(key in item[1] for key in names)]
     if not having:
         return
@@ -233,8 +239,8 @@ def _iterations(rng: np.random.Generator, config: Config, chosen: list[Instructi
 
 
 def _register(rng: np.random.Generator, config: Config, chosen: list[Instruction]) -> None:
-    """Changes one field of the register that a random CONFIG of `chosen` writes; the checker decides whether the
-    program stays valid.
+    """Sets one field of the register that a random CONFIG of `chosen` writes to a random value, with which the program
+    may be invalid (`repair` comes later). Does nothing without a CONFIG.
     """
     writes = [values for name, values in chosen if name == "CONFIG"]
     if not writes:
@@ -287,8 +293,8 @@ def _operation(rng: np.random.Generator, config: Config, chosen: list[Instructio
 
 
 def _token_pair(rng: np.random.Generator, config: Config, chosen: list[Instruction]) -> None:
-    """For a random token queue, sets the push flag of a random instruction of `chosen` and the pop flag of a random one
-    that comes later.
+    """For a random token queue, sets the push flag of a random instruction of `chosen` of the producing unit, and the
+    pop flag of a random later one of the consuming unit, if there is one.
     """
     item = TOKEN_QUEUES[int(rng.integers(len(TOKEN_QUEUES)))]
     first = [index for index, (name, values) in enumerate(chosen) if unit_of(name, values) is item.producer]

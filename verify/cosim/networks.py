@@ -121,7 +121,8 @@ def _served(config: Config) -> Config:
 
 @lru_cache(maxsize=32)
 def compiled(config: Config, source: str, virtual_threads: int) -> Program | None:
-    """The program of network `source` for `config`; None if the machine lacks memory or extensions for it.
+    """The program of network `source` (of SOURCES) for `config`, compiled with `virtual_threads` virtual threads; None
+    if the machine lacks memory or extensions for it.
 
     Raises ConfigError if the compiler supports no similar machine.
     """

@@ -104,7 +104,9 @@ def alignment(start: int, end: int, bus: int) -> str:
 def observe(
     config: Config, program: Program, result: SimulationResult, uop: NDArray[np.unsignedinteger] | None
 ) -> set[Bin]:
-    """All bins that `program` hits; `uop`: the micro-op scratchpad at launch, None for zeros."""
+    """All bins that `program` hits in the run with the simulator's `result`; `uop`: the micro-op scratchpad at launch,
+    None for zeros.
+    """
     executed = int((result.begin >= 0).sum())
     decoded = [decode_one(config, *words) for words in program.instructions[:executed].tolist()]
     bins: set[Bin] = set()
@@ -365,7 +367,9 @@ def _transfers(config: Config, registers: Mapping[str, Values], name: str, value
 def _walk(
     config: Config, program: Program, decoded: list[Instruction], uop: NDArray[np.unsignedinteger] | None
 ) -> Iterator[Bin]:
-    """Tracks registers, micro-ops and written elements through the program; yields the bins that depend on them."""
+    """Tracks registers, micro-ops and written elements through the executed instructions `decoded` of the program;
+    yields the bins that depend on them. `uop`: the micro-op scratchpad at launch, None for zeros.
+    """
     trace = start_trace(config, program.image, uop)
     last = start_access(config, len(program.image))
     compute: list[int] = []
@@ -530,9 +534,9 @@ def _window(config: Config, registers: Mapping[str, Values], values: Values) -> 
 def _operations(
     uop: NDArray[np.unsignedinteger], config: Config, values: Values, base: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]] | None:
-    """Two arrays, int64 (n,): the accumulator index that each operation of an instruction writes, and the index that
-    the operation reads (valid for ALU instructions only). `uop`: micro-op scratchpad; `base`: field acc_base of
-    register BASE. None if the instruction has no operations or more than MOST_OPERATIONS.
+    """Two arrays, int64 (n,): the accumulator index that each operation of an instruction (fields `values`) writes, and
+    the index that the operation reads (valid for ALU instructions only). `uop`: micro-op scratchpad; `base`: field
+    acc_base of register BASE. None if the instruction has no operations or more than MOST_OPERATIONS.
     """
     words = uop[values["uop_bgn"] : max(values["uop_end"], values["uop_bgn"])]
     count = values["iter_out"] * values["iter_in"] * len(words)
@@ -549,7 +553,9 @@ def _operations(
 def _distances(
     name: str, values: Values, destination: NDArray[np.int64], source: NDArray[np.int64]
 ) -> Iterator[Bin]:
-    """The bins of operations that read the result of an earlier operation of the same instruction."""
+    """The bins of operations that read the result of an earlier operation of the same instruction (format `name`,
+    fields `values`). `destination`, `source`: accumulator indices of the operations, int64 (n,).
+    """
     group = "hazard distance"
     for distance in DISTANCES:
         earlier = destination[:-distance]

@@ -62,7 +62,7 @@ def build(machine: Config) -> float:
 
 
 def run_case(item: Case, dram: Oracle | None = None) -> CaseResult:
-    """Runs one case on simulator and RTL and collects its coverage bins. `dram`: as in `run_both`."""
+    """Runs one case on simulator and RTL; returns its differences and coverage bins. `dram`: as in `run_both`."""
     start = launch(item)
     outcome = run_both(item.config, start, dram)
     bins: set[Bin] = {machine_bin(item.machine, item.timing, item.random_state is not None)}
@@ -78,12 +78,14 @@ def run_case(item: Case, dram: Oracle | None = None) -> CaseResult:
 
 
 def run_cases(items: list[Case], dram: Oracle | None = None) -> list[CaseResult]:
-    """Runs cases of one machine, in order. `dram`: as in `run_both`."""
+    """Runs cases of one machine, and returns their results in the same order. `dram`: as in `run_both`."""
     return [run_case(item, dram) for item in items]
 
 
 def minimize_case(item: Case, dram: Oracle | None = None) -> Failure:
-    """Minimizes the program and initial state of a case on which simulator and RTL differ. `dram`: as in `run_both`."""
+    """Returns a case on which simulator and RTL differ with its program and initial state minimized. `dram`: as in
+    `run_both`.
+    """
     start = launch(item)
 
     def differs(config: Config, candidate: Launch) -> bool:

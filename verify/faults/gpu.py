@@ -100,9 +100,9 @@ class Verdict:
 
 
 def kernel(stages: int, target: GpuTarget, *, whole: bool = False) -> Program:
-    """The correct kernel, scheduled and prepared for the checks. `whole`: which of two kernels. True: the kernel of
-    sm_90a with warpgroups and with bulk copies (one copy for a whole block of threads). False: the kernel in which
-    every thread copies its own elements.
+    """The correct kernel for `target`, with a copy pipeline of `stages` stages, scheduled and prepared for the checks.
+    `whole`: which of two kernels. True: the kernel of sm_90a with warpgroups and with bulk copies (one copy for a whole
+    block of threads). False: the kernel in which every thread copies its own elements.
     """
     if whole:
         half = tensor_product(Matrices(rows=ROWS, depth=WHOLE_DEPTH, columns=WHOLE_COLUMNS), DType.FLOAT16)
@@ -116,7 +116,7 @@ def kernel(stages: int, target: GpuTarget, *, whole: bool = False) -> Program:
 
 
 def run_fault(fault: Fault) -> Verdict:
-    """Runs the checks on the faulty kernel, then emulates the faulty kernel without checks."""
+    """Runs the checks on the faulty kernel, then emulates the faulty kernel without checks. Returns what both found."""
     target = cuda_target(ARCHITECTURE) if fault.whole else cuda_target()
     faulty = fault.change(kernel(fault.stages, target, whole=fault.whole))
     check, message = "", ""
@@ -130,7 +130,7 @@ def run_fault(fault: Fault) -> Verdict:
 
 
 def numbers(program: Program) -> str:
-    """Emulates a kernel and compares its results with numpy's: "" (correct), "wrong", "NaN" or "refused"."""
+    """Emulates a kernel; returns how its results compare with numpy's: "" (correct), "wrong", "NaN" or "refused"."""
     rng = np.random.default_rng(0)
     arrays = {p.name: rng.standard_normal(p.shape).astype(p.dtype.numpy) for p in program.parameters}
     arrays["Y"] = np.full_like(arrays["Y"], np.nan)
@@ -226,7 +226,7 @@ def _unpadded(node: Stmt) -> Stmt:
 
 
 def _unguarded(phase: For) -> Stmt:
-    """Removes guards (loops of zero or one iteration): they become loops of one iteration."""
+    """Returns `phase` without its guards (loops of zero or one iteration): they become loops of one iteration."""
 
     def visit(node: Stmt) -> Stmt:
         node = map_children(node, visit)
@@ -280,7 +280,7 @@ def _multiplies(node: Stmt) -> bool:
 
 
 def _others_registers(phase: For) -> Stmt:
-    """Makes thread (y, x) use the partial sums of thread (x, y) in place of its own."""
+    """Returns `phase`, changed so that thread (y, x) uses the partial sums of thread (x, y) in place of its own."""
     y, x = phase_at(phase).threads[:2]
 
     def swap(node: Stmt) -> Stmt:
@@ -293,7 +293,7 @@ def _others_registers(phase: For) -> Stmt:
 
 
 def _smaller(program: Program) -> Program:
-    """Makes the buffer `a` in shared memory one row too small."""
+    """Returns the program with the buffer `a` in shared memory made one row too small."""
     old = next(n.buffer for n in walk(program) if isinstance(n, Alloc) and n.buffer.name == "a")
     shape = (*old.shape[:-2], old.shape[-2] - 1, old.shape[-1])
     return replace_buffers(program, {"a": replace(old, shape=shape)})
@@ -308,7 +308,7 @@ def _barrier_inside(phase: For) -> Stmt:
 
 
 def _barrier_after_copies(loop: Stmt) -> Stmt:
-    """Moves the barrier that precedes an iteration's copies to after the copies."""
+    """Returns `loop` with the barrier that precedes an iteration's copies moved to after the copies."""
     return _edit(_edit(loop, _is(Barrier), _nothing), _is(Commit), lambda commit: seq(commit, Barrier()))
 
 

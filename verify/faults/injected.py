@@ -25,8 +25,8 @@ _PACKAGES: Final = ("util", "isa", "hw", "sim", "compiler", "verify", "codesign"
 
 
 class FaultError(Exception):
-    """Raised if the line to be changed does not occur exactly once in the file, or if the run failed before its first
-    program.
+    """Raised if the line to be changed does not occur exactly once in the file, or if the run failed without a verdict
+    (for example because the faulty RTL cannot be built).
     """
 
 

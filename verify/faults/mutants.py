@@ -30,7 +30,7 @@ from ..cosim.cases import Launch, case, launch
 from ..cosim.compare import differences, placed, simulate_program
 
 TIMEOUT = 300.0
-"""Seconds after which a simulation that neither ends nor reaches its cycle limit counts as hung."""
+"""Seconds after which the run of all programs on one mutation counts as hung, if it has not ended."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -64,7 +64,9 @@ class Verdict:
 
 
 def expected_programs(machine: Config, count: int, campaign: int) -> list[Expected]:
-    """The first `count` co-simulation cases of `machine` with the simulator's results, the fewest cycles first."""
+    """The cases 0 to `count` - 1 of `machine` in the co-simulation campaign of seed `campaign`, with the simulator's
+    results, the fewest cycles first.
+    """
     found = []
     for number in range(count):
         item = case(machine, number, campaign)
@@ -80,7 +82,7 @@ def expected_programs(machine: Config, count: int, campaign: int) -> list[Expect
 
 
 def first_difference(programs: Sequence[Expected], library: Path) -> tuple[int, str] | None:
-    """Finds the first of `programs` whose result on the RTL in `library` differs from the simulator's: (index,
+    """Returns the first of `programs` whose result on the RTL in `library` differs from the simulator's, as (index,
     difference); None if all results agree.
 
     Programs run one after the other without reset on one instance of the RTL; a program that starts with random
@@ -149,7 +151,8 @@ def run_mutants(
     order. Number 0 is the unchanged design.
 
     The library of the Verilated RTL contains all mutations, and a run selects one of them. Each mutation runs in a
-    separate process. If the process crashes or hangs, the mutation counts as detected.
+    separate process, `jobs` of them at a time; `done` is called with each verdict as it comes. If the process crashes
+    or hangs, the mutation counts as detected.
     """
     verdicts: dict[int, Verdict] = {}
     library = build_library(mutants.verilog, bus_bytes=programs[0].config.memory.bus_bytes)

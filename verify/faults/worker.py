@@ -36,7 +36,9 @@ def _fused_multiply_add(a: np.float32, b: np.float32, c: np.float32) -> np.float
 
 
 def first_difference(machine: Config, programs: int, campaign: int) -> tuple[int, str] | None:
-    """Finds the first program on which simulator and RTL differ or fail: (number, difference), or None if all agree."""
+    """Runs the cases 0 to `programs` - 1 of `machine` in the campaign of seed `campaign`; returns the first on which
+    simulator and RTL differ or fail, as (number, difference), or None if all agree.
+    """
     for number in range(programs):
         item = case(machine, number, campaign)
         start = launch(item)

@@ -20,14 +20,16 @@ node's first input.
 
 
 def axis(draw: Draw, rank: int) -> int:
-    """A random axis of a tensor of this rank, counted from the front or from the back."""
+    """A random axis of a tensor with `rank` dimensions, from -rank to rank - 1. Raises UnfitError for rank 0."""
     if not rank:
         raise UnfitError("there is no axis")
     return draw.below(2 * rank) - rank
 
 
 def axes(draw: Draw, rank: int, *, count: int | None = None) -> list[int]:
-    """Several different axes in random order, some of them counted from the back."""
+    """`count` different axes (None: a random number, at least one) of a tensor with `rank` dimensions in random order,
+    some of them negative, counted from the back.
+    """
     count = (1 + draw.below(rank) if rank else 0) if count is None else count
     return [int(a) - rank * draw.chance(0.4) for a in draw.rng.permutation(rank)[:count]]
 

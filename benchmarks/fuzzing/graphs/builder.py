@@ -54,7 +54,8 @@ class UnfitError(Exception):
 class Value:
     """A tensor of a graph. `spread`: for each element, the largest distance at which another value is still right.
 
-    `held`: drawings use the tensor only by its name and never choose it at random.
+    `constant`: the value does not depend on inputs of the model. `engine`: name of the oracle that computed the value,
+    None for a constant or an input. `held`: drawings use the tensor only by its name and never choose it at random.
     """
 
     name: str
@@ -135,7 +136,10 @@ class Builder:
         return sized and array.dtype.name in dtypes and fit(array)
 
     def new(self, array: np.ndarray | np.generic, *, constant: bool, held: bool = False) -> str:
-        """Adds a constant or an input of the model with the value `array`; returns its name."""
+        """Adds a constant or an input of the model (`constant` decides) with the value `array`; returns its name.
+        `held`: drawings never choose the input at random (nor any constant). Raises UnfitError for more than
+        MOST_ELEMENTS elements.
+        """
         array = np.asarray(array)
         if array.size > MOST_ELEMENTS:
             raise UnfitError(f"{array.size} elements")
@@ -154,7 +158,7 @@ class Builder:
         return self.new(array, constant=not self.draw.chance(run_time), held=True)
 
     def array(self, name: str) -> np.ndarray:
-        """The value of the tensor `name`, as computed node by node."""
+        """The value of the tensor `name` for the inputs `feeds`, as computed node by node."""
         return self.values[name].array
 
     # --- nodes
@@ -170,7 +174,9 @@ class Builder:
         return schema
 
     def types(self, name: str, formal: int | str) -> list[str]:
-        """The types, by numpy's names, that the input `formal` (index or name) of operator `name` may have."""
+        """The types, by numpy's names, that the input `formal` (index or name) of ONNX's operator `name` may have.
+        Raises UnfitError if the opset lacks the operator or the input.
+        """
         for index, entry in enumerate(self.schema(name).inputs):
             if formal in (index, entry.name):
                 return type_names(entry.types)
@@ -210,8 +216,9 @@ class Builder:
     def node(
         self, operator: Operator, inputs: Sequence[str], *, outputs: int = 1, **attributes: Any
     ) -> list[str]:
-        """Adds a node with `inputs` in this order; returns the names of its outputs. Attributes that are None are left
-        out. Raises UnfitError.
+        """Adds a node of `operator` that reads the tensors named `inputs` in this order ("": left out); returns the
+        names of its outputs, `outputs` in number. Attributes that are None are left out. Raises UnfitError for an
+        invalid node.
         """
         given = list(inputs)
         while given and not given[-1]:
@@ -234,7 +241,9 @@ class Builder:
         return self.add(node)
 
     def add(self, node: onnx.NodeProto) -> list[str]:
-        """Adds a node and the values of its outputs, whose names it returns. Raises UnfitError for an invalid node."""
+        """Adds a node and computes the values of its outputs, whose names it returns. Raises UnfitError for a node that
+        is invalid or does not suit: it reads only constants, or its results are too large, empty or not finite.
+        """
         read = [name for name in dict.fromkeys((*node.input, *outer_names(node))) if name]
         if any(name not in self.values for name in read):
             raise UnfitError("reads what is not there")
@@ -282,8 +291,8 @@ class Builder:
         return outputs
 
     def drawn(self, attempt: Callable[[], object]) -> bool:
-        """Runs `attempt`, which adds nodes; returns whether they are valid. A failed attempt leaves the graph
-        unchanged.
+        """Runs `attempt`, which adds nodes; returns whether it did not raise UnfitError. A failed attempt leaves the
+        graph unchanged.
         """
         nodes, inputs, grids = len(self.nodes), len(self.inputs), len(self.grids)
         values, reads, scales = dict(self.values), set(self.reads), dict(self.scales)
@@ -317,7 +326,7 @@ class Builder:
         return {name: self.array(name) for name in self.inputs if name in self.reads}
 
     def made(self) -> list[Value]:
-        """The values that nodes compute and that are not constants, in the order of the nodes."""
+        """The values that nodes compute (not the model's inputs and given constants), in the order of the nodes."""
         names = [name for node in self.nodes for name in node.output if name]
         return [self.values[name] for name in names]
 
@@ -342,8 +351,8 @@ def outer_names(node: onnx.NodeProto) -> list[str]:
 
 
 def _overflows(data: np.ndarray, scale: np.ndarray) -> bool:
-    """Whether the largest element divided by the smallest scale exceeds the range of the type: the result of ONNX's
-    reference implementation is then undefined.
+    """Whether the largest element of `data` divided by the smallest scale exceeds the range of the type of `data`: the
+    result of QuantizeLinear by ONNX's reference implementation is then undefined. False for integers.
     """
     if not data.size or not is_float(data.dtype):
         return False

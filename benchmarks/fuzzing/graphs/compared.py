@@ -27,8 +27,8 @@ bits. The tolerance is then up to 1/20 of the largest element; half a step of 8 
 
 
 def compiled_outcome(builder: Builder, model: onnx.ModelProto, target: str, **options: object) -> Outcome:
-    """Compiles `model`, made from the graph `builder`, for a target, and compares its outputs with the values that the
-    builder has computed node by node.
+    """Compiles `model`, made from the graph `builder`, for a target with the other `options` of `vdla.compile`, runs
+    it, and compares its outputs with the values that the builder has computed node by node; returns the verdict.
     """
     operators = tuple(dict.fromkeys(operator_text(node) for node in builder.nodes))
     try:
@@ -58,9 +58,9 @@ def compiled_outcome(builder: Builder, model: onnx.ModelProto, target: str, **op
 
 
 def own_half_steps(builder: Builder, network: vdla.Executable) -> dict[str, float]:
-    """The largest rounding errors that the accelerator itself adds, by tensor: half a quantization step. These are
-    float tensors that the model does not quantize; the compiler chooses their scales from their bounds
-    (`own_grids`).
+    """The largest rounding errors that the accelerator itself adds, by name of the tensor: half a quantization step.
+    These are float tensors that the model does not quantize; the compiler chooses their scales from their bounds
+    (`own_grids`). Empty for other targets.
     """
     if not isinstance(network, AcceleratorExecutable):
         return {}
@@ -110,8 +110,8 @@ def operator_text(node: onnx.NodeProto) -> str:
 
 
 def refused(error: UserError, operators: tuple[str, ...]) -> Outcome:
-    """The outcome for a rejected model: "wrong" if the message is badly formed, else "refused" with the operators of
-    the nodes that the message names.
+    """The outcome for a model with `operators` that is rejected with `error`: "wrong" if the message is badly formed,
+    else "refused" with the operators of the nodes that the message names.
     """
     text = str(error)
     lines = text.splitlines()
@@ -127,8 +127,8 @@ def refused(error: UserError, operators: tuple[str, ...]) -> Outcome:
 
 
 def disputed(builder: Builder) -> str | None:
-    """The first node on which ONNX's reference implementation and ONNX Runtime disagree; None if they agree on all
-    nodes.
+    """Name of the first node on which ONNX's reference implementation and ONNX Runtime disagree; None if they agree on
+    all nodes that both can compute.
     """
     for node in builder.nodes:
         outputs = [name for name in node.output if name]

@@ -41,7 +41,9 @@ class NodeRun:
     _run: Callable[[Mapping[str, np.ndarray]], Any] = field(repr=False)
 
     def __call__(self, feeds: Mapping[str, np.ndarray]) -> list[np.ndarray]:
-        """The node's outputs; optional outputs without a name are left out. Raises NoValueError."""
+        """The node's outputs for the inputs `feeds` (arrays by tensor name); optional outputs without a name are left
+        out. Raises NoValueError if the engine fails.
+        """
         with warnings.catch_warnings(), np.errstate(all="ignore"):
             warnings.simplefilter("ignore")
             try:
@@ -114,7 +116,9 @@ def _with_pads(node: onnx.NodeProto, feeds: Mapping[str, np.ndarray]) -> onnx.No
 def node_model(
     node: onnx.NodeProto, opsets: Sequence[onnx.OperatorSetIdProto], feeds: Mapping[str, np.ndarray]
 ) -> onnx.ModelProto:
-    """A model of one node, whose inputs are the arrays that the node and its subgraphs read."""
+    """A model of one node with the opsets `opsets`, whose inputs have the names, types and shapes of `feeds`, the
+    arrays that the node and its subgraphs read.
+    """
     inputs = [
         helper.make_tensor_value_info(name, element_type(array.dtype), array.shape)
         for name, array in feeds.items()

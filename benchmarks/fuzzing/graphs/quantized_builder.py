@@ -67,9 +67,11 @@ class QuantizedBuilder(Builder):
         constant: float = 0.2,
         old: float = 0.65,
     ) -> str:
-        """The name of a tensor; the arguments are those of `Builder.tensor`. If `dtypes` contains float32, the tensor
-        is a dequantized one: the result of an earlier node, an input, or a constant. Otherwise it is one of the other
-        types.
+        """The name of a tensor of `shape` (None: of one of `ranks`) whose value fulfils `fit`. If `dtypes` contains
+        float32, it is a dequantized one, else one of the other types. It is an existing one with probability `old` (0.2
+        more for dequantized ones), else a new one, which is a constant with probability `constant`. A tensor that is
+        set as `following` comes first. A new dequantized tensor has a dimension or more. Raises UnfitError if no value
+        fits.
         """
         if "float32" not in dtypes:
             return super().tensor(dtypes, shape=shape, ranks=ranks, fit=fit, constant=constant, old=old)
@@ -124,8 +126,9 @@ class QuantizedBuilder(Builder):
 
     def pair(self, name: str, *, steps: float = 0.0, grid: tuple[str, str] | None = None) -> str:
         """Adds a QuantizeLinear and a DequantizeLinear for the tensor `name`, and sometimes a second DequantizeLinear
-        with another scale and zero point; returns the name of a dequantized tensor. `steps`: by how much the quantized
-        integers may differ from the expected ones. `grid`: the names of the scale and the zero point (None: new ones).
+        with another scale and zero point; returns the name of the last dequantized tensor. `steps`: by how much the
+        quantized integers may differ from the expected ones. `grid`: the names of the scale and the zero point (None:
+        new ones).
         """
         largest = float(np.abs(self.array(name)).max(initial=0)) or 1.0
         scale, zero = grid or self._grid(largest)
@@ -167,8 +170,9 @@ class QuantizedBuilder(Builder):
         return (node.input[1], node.input[2]) if node is not None and found else None
 
     def weight(self, shape: Sequence[int], *, channel: int | None = None, spread: float = 1.0) -> str:
-        """Adds constant int8 weights and a DequantizeLinear, with one scale for all weights or one for each element of
-        axis `channel`; returns the name of the dequantized tensor.
+        """Adds random constant int8 or uint8 weights of `shape` and a DequantizeLinear, with one scale for all weights
+        (`channel` None, or opset below 13) or one for each index of axis `channel`; returns the name of the dequantized
+        tensor. `spread`: factor by which scales are larger than usual.
         """
         many = () if channel is None or self.opset < 13 else (shape[channel],)
         scales = self.draw.rng.uniform(0.005, 0.01, many).astype(np.float32) * np.float32(spread)
@@ -182,8 +186,9 @@ class QuantizedBuilder(Builder):
         return self.constants_alone(DEQUANTIZE, names, scale=names[1], **attributes)
 
     def bias(self, data: str, weights: str, count: int) -> str:
-        """Adds `count` constant int32 biases, whose scale is the product of the scales of `data` and `weights`; returns
-        the name of the dequantized tensor.
+        """Adds `count` constant int32 biases, whose scale is the product of the scales of the dequantized tensors
+        `data` and `weights`, and a DequantizeLinear; if one of these has no scale, adds float biases. Returns the name
+        of the float tensor.
         """
         first, second = self.scales.get(data), self.scales.get(weights)
         if first is None or second is None:
@@ -197,8 +202,8 @@ class QuantizedBuilder(Builder):
     def constants_alone(
         self, operator: Operator, names: Sequence[str], *, scale: str, **attributes: Any
     ) -> str:
-        """Adds a node whose inputs are all constants, for example a transposition of weights, and notes `scale` as the
-        scale of its output; returns the output's name.
+        """Adds a node of `operator` whose inputs `names` are all constants, for example a transposition of weights, and
+        notes the tensor named `scale` as the scale of its output; returns the output's name.
         """
         for _ in range(200):
             try:
@@ -230,8 +235,8 @@ class QuantizedBuilder(Builder):
     def node(
         self, operator: Operator, inputs: Sequence[str], *, outputs: int = 1, **attributes: Any
     ) -> list[str]:
-        """Adds a node, and a QuantizeLinear and DequantizeLinear after each of its float results that is to be
-        quantized.
+        """Adds a node, as `Builder.node` does, and a QuantizeLinear and DequantizeLinear after most of its float32
+        results. Returns the names of the node's own outputs, not of the dequantized tensors.
         """
         names = super().node(operator, inputs, outputs=outputs, **attributes)
         if operator in (QUANTIZE, DEQUANTIZE):

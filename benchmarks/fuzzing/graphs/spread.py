@@ -49,8 +49,8 @@ class UnstableError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """A tolerance for each element of a tensor (`array`, float64): a correct result may differ from the expected value
-    by at most this much.
+    """A tolerance for each element of a tensor (`array`, float64): a correct integer result may differ from the
+    expected value by at most this much, a float result by ALLOWED times as much.
     """
 
     array: np.ndarray
@@ -79,8 +79,9 @@ def spread_of(
     *,
     coarse: float = 1.0,
 ) -> list[Spread]:
-    """The spreads of a node's `results`, from its inputs and their spreads (`feeds`). Raises UnstableError if a result
-    changes abruptly. `coarse`: multiple of `MOST` that a tolerance may reach.
+    """The spreads of a node's `results`, from its inputs and their spreads (`feeds`, by name). `run` computes the
+    results of `node` for changed inputs. Raises UnstableError if a result changes abruptly. `coarse`: multiple of
+    `MOST` that a tolerance may reach.
     """
     if node.op_type == "QuantizeLinear" or node.op_type.startswith("DynamicQuantize"):
         feeds = _near_ties(node, feeds)
@@ -144,7 +145,8 @@ numbers: the index of the input with the result's zero point, and the index of t
 def _largest_change(
     node: onnx.NodeProto, run: NodeRun, feeds: Mapping[str, tuple[np.ndarray, Spread]]
 ) -> np.ndarray:
-    """The largest change of each rounded sum of a node in `WEIGHTED`, if its data change by their spreads (tolerances).
+    """A bound, in steps of the output, of the change of each rounded sum of a node of an operator in `WEIGHTED`, if its
+    data change by their spreads (tolerances). `run` computes the node, whose inputs are `feeds`.
 
     The change is largest if each datum moves in the direction of the sign of its weight. Random directions do not find
     this if a sum has several terms. So the change is computed by the node itself: its data are replaced by their
@@ -248,8 +250,9 @@ def _widen(
     rng: np.random.Generator,
 ) -> None:
     """Enlarges `changes`, one array for each result of the node, to the largest differences from `results` when the
-    inputs change at random within their spreads (tolerances) and by `roundings` rounding errors. Raises UnstableError
-    if the node has no results for the changed inputs, or infinite ones, or results of another shape.
+    inputs `feeds` change at random by their spreads (tolerances) or, if this is more, by `roundings` rounding errors.
+    Raises UnstableError if the node has no results for the changed inputs, or infinite ones, or results of another
+    shape.
     """
     for attempt in range(TRIES):
         given = {
@@ -317,10 +320,11 @@ def _largest(array: np.ndarray) -> float:
 
 
 def distance(got: np.ndarray, wanted: np.ndarray, spread: Spread, steps: float = 0.0) -> str | None:
-    """The difference between a result and the wanted result, as text; None if they agree.
+    """The difference between the result `got` and the result `wanted`, as text; None if they agree.
 
-    A difference is another shape, another type, or a value outside the spread. In addition, integers may differ by
-    `steps`, floats by the smallest normal number, because processors may treat smaller numbers as 0.
+    A difference is another shape, another type, or an element that is too far away. Floats may differ by ALLOWED times
+    the spread, a rounding error, and the smallest normal number, because processors may treat smaller numbers as 0.
+    Integers may differ by the spread (by 1 at least, if it is not 0) and by `steps`.
     """
     if got.shape != wanted.shape:
         return f"has shape {got.shape}, not {wanted.shape}"

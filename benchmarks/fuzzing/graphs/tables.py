@@ -48,7 +48,7 @@ def quantized_operators() -> tuple[Operator, ...]:
 
 
 def rows_of(operator: Operator) -> tuple[Row[Any, Any], ...]:
-    """All rows of an operator in the importers' tables."""
+    """All rows of `operator` in the importers' tables of quantized and of other networks."""
     return operator_table.rows_of(operator.domain, operator.name, *QUANTIZED, *FLOATING)
 
 

@@ -1,4 +1,4 @@
-"""New values of tensors: shapes, types (common ones more often), and arrays with values that often cause errors."""
+"""New values of tensors: shapes, types (common ones more often), and arrays of random finite values."""
 
 from __future__ import annotations
 
@@ -41,7 +41,9 @@ def weighted(draw: Draw, dtypes: Sequence[str]) -> str:
 
 
 def fresh_array(draw: Draw, dtype: str, shape: Sequence[int]) -> np.ndarray:
-    """An array of random values, including values that often cause errors."""
+    """An array of random finite values with the type named `dtype` (of numpy or ml_dtypes) and `shape`: integers of a
+    small or of the whole range, floats of one of several distributions.
+    """
     rng, shape = draw.rng, tuple(shape)
     kind = np.dtype(dtype) if dtype in np.sctypeDict else np.dtype(getattr(ml_dtypes, dtype))
     if dtype == "bool":

@@ -35,7 +35,7 @@ class UnfitError(Exception):
 @dataclass(kw_only=True)
 class TfliteBuilder:
     """A random TFLite graph under construction. `form`: the element type of its activations, one of FORMS. `arrays`:
-    the values of each activation as LiteRT computed them, by the number of the tensor.
+    the values of each activation by the number of the tensor: random for inputs, else as LiteRT computed them.
     """
 
     draw: Draw
@@ -62,8 +62,8 @@ class TfliteBuilder:
     # Operands.
 
     def input(self, shape: Sequence[int], dtype: Any = None) -> int:
-        """Adds an input of the model with random values: int8, uint8 and int16 over their whole range, floats around 0,
-        int32 and int64 from 0 to 3, since they may be indices.
+        """Adds an input of the model with random values and returns it: int8, uint8 and int16 over their whole range,
+        floats around 0, int32 and int64 from 0 to 3, since they may be indices. `dtype`: None for that of `form`.
         """
         dtype = np.dtype(DTYPES[self.form] if dtype is None else dtype)
         scale, zero = self.grid(dtype) if dtype.name in ("int8", "uint8", "int16") else (None, 0)
@@ -151,7 +151,7 @@ class TfliteBuilder:
         return fits
 
     def integers(self, values: Any, dtype: Any = np.int32) -> int:
-        """Adds a constant of integers without a scale (sizes, axes, indices); returns it."""
+        """Adds a constant with the integers `values`, without a scale (sizes, axes, indices); returns its tensor."""
         return self.model.constant(np.asarray(values, dtype))
 
     def like(self, index: int, shape: Sequence[int], *, same: bool = False) -> int:
@@ -179,10 +179,11 @@ class TfliteBuilder:
         shape: Sequence[int] = (1,),
         **fields: Any,
     ) -> list[int]:
-        """Adds an operator; returns its `count` outputs. `dtype`: their element type (None: that of the first
-        activation among `inputs`). `grid`: the outputs' (scale, zero point); "same" is that of the first activation,
-        "free" a random one that the results mostly fill. `shape`: declared shape of the outputs, for operators whose
-        kernels need it. Raises UnfitError if LiteRT refuses the operator, or if a result is too large or not finite.
+        """Adds an operator `kind`, such as "ADD"; returns its `count` outputs. `options`: name of the table of its
+        options; `fields`: their values. `dtype`: element type of the outputs (None: that of the first activation among
+        `inputs`). `grid`: the outputs' (scale, zero point); "same" is that of the first activation, "free" a random one
+        that the results mostly fill. `shape`: declared shape of the outputs, for operators whose kernels need it.
+        Raises UnfitError if LiteRT refuses the operator, or if a result is too large, empty or not finite.
         """
         source = next(index for index in inputs if index in self.arrays)
         dtype = self.dtype(source) if dtype is None else np.dtype(dtype)

@@ -132,8 +132,8 @@ def _shapes(ours: Sequence[np.ndarray], theirs: Sequence[np.ndarray]) -> str:
 def _operators_problem(
     builder: TfliteBuilder, ours: Sequence[np.ndarray], target: str, **options: object
 ) -> str:
-    """An error message, or "" if each operator's result is right on its operands as we computed them. `ours`: outputs
-    of the graph, which must not change when all results become outputs.
+    """An error message, or "" if each operator's result is right on its operands as we computed them, compiled for
+    `target` with `options`. `ours`: outputs of the graph, which must not change when all results become outputs.
     """
     model, whole = builder.model, Written()
     whole.tensors, whole.operators, whole.inputs = model.tensors, model.operators, model.inputs
@@ -231,7 +231,7 @@ def _real(model: Written, index: int, values: Mapping[int, np.ndarray]) -> np.nd
 
 
 def _tolerance(model: Written, operator: WrittenOperator, values: dict[int, np.ndarray]) -> float:
-    """The largest allowed difference of an operator's float result from LiteRT's."""
+    """The largest allowed absolute difference of an operator's float result from LiteRT's (`values`: by tensor)."""
     kind, inputs, places, *_ = operator
     floats = [values[i] for i in (*inputs, *places) if i in values and values[i].dtype.kind == "f"]
     floats += [model.tensors[i]["data"] for i in inputs if i >= 0 and model.tensors[i]["data"] is not None]

@@ -51,7 +51,8 @@ def _window(
     b: TfliteBuilder, plane: Sequence[int], *, greatest: int = 4, dilated: bool = False
 ) -> dict[str, Any]:
     """Random kernel, strides, dilations and padding, by name, for an image with the rows and columns `plane`. A kernel
-    has at most `greatest` rows and columns. Raises UnfitError if the dilated kernel is larger than the image.
+    has at most `greatest` rows and columns. `dilated`: dilations may be above 1. Raises UnfitError if the padding is
+    VALID and the dilated kernel is larger than the image.
     """
     draw = b.draw
     kernel = [1 + draw.below(min(greatest, size)) for size in plane]
@@ -202,7 +203,9 @@ def matrix_product(b: TfliteBuilder) -> None:
 
 
 def pair(b: TfliteBuilder, kind: str) -> None:
-    """Adds a random ADD, SUB or MUL of an activation and of another activation or a constant; the shapes broadcast."""
+    """Adds a random operator `kind`, ADD, SUB or MUL, of an activation and of another activation or a constant; the
+    shapes broadcast.
+    """
     first = b.activation(kinds=SCALED)
     operands = [first, _partner(b, first)]
     if b.draw.chance(0.3):
@@ -263,7 +266,7 @@ def _part(b: TfliteBuilder, shape: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def extreme_pair(b: TfliteBuilder, kind: str) -> None:
-    """Adds a random MAXIMUM or MINIMUM; the operands and the result have the same grid."""
+    """Adds a random MAXIMUM or MINIMUM, as `kind` says; operands and result have the same scale and zero point."""
     first = b.activation(kinds=SCALED)
     b.node(kind, [first, _partner(b, first, same=True)], "MaximumMinimum", grid="same")
 
@@ -282,7 +285,9 @@ def powered(b: TfliteBuilder) -> None:
 
 
 def positive(b: TfliteBuilder, kind: str) -> None:
-    """Adds a random LOG, SQRT or RSQRT of the square of an activation plus 0.1, so that the operand is positive."""
+    """Adds the operator `kind`, LOG, SQRT or RSQRT, of the square of an activation plus 0.1, so that the operand is
+    positive.
+    """
     (square,) = b.node("SQUARE", [b.activation(kinds=FLOATS)], "Square")
     (more,) = b.node("ADD", [square, b.model.constant(np.float32(0.1))], "Add")
     b.node(kind, [more])
@@ -306,8 +311,10 @@ def single(
     b: TfliteBuilder, kind: str, kinds: Sequence[str], options: str = "", grid: Any = "free",
     **fields: Callable[[TfliteBuilder], Any],
 ) -> None:  # fmt: skip
-    """Adds the element-wise operator `kind` of one random tensor. `grid`: quantization of the result, as in
-    `TfliteBuilder.node` or by element type; `fields`: for each option of the operator, a function that draws its value.
+    """Adds the element-wise operator `kind` of one random tensor whose element type is one of `kinds`. `options`: name
+    of the table of its options. `grid`: (scale, zero point) of the result, "free" for a random pair that the results
+    mostly fill, "same" for the tensor's, or a mapping from element types to these ("free" for types that it lacks).
+    `fields`: for each option of the operator, a function that draws its value.
     """
     data = b.activation(kinds=kinds)
     own = grid.get(b.dtype(data).name, "free") if isinstance(grid, Mapping) else grid
@@ -315,7 +322,9 @@ def single(
 
 
 def compared(b: TfliteBuilder, kind: str) -> None:
-    """Adds a random comparison of two float or quantized tensors. LiteRT's kernel requires scales below 1."""
+    """Adds the comparison `kind`, such as LESS, of two random float or int8 tensors. LiteRT's kernel requires scales
+    below 1; raises UnfitError for others.
+    """
     first = b.activation(kinds=("float32", "float32", "int8"))
     second = _partner(b, first)
     if b.quantized(first) and max(b.model.tensors[index]["scale"][0] for index in (first, second)) >= 1:
@@ -332,7 +341,7 @@ def logical(b: TfliteBuilder, kind: str, count: int) -> None:
 
 
 def selected(b: TfliteBuilder, kind: str) -> None:
-    """Adds a random SELECT, whose operands have equal shapes, or SELECT_V2, whose operands broadcast."""
+    """Adds a random `kind`: SELECT, whose operands have equal shapes, or SELECT_V2, whose operands broadcast."""
     first = b.activation(kinds=SCALED)
     shape, same = b.shape(first), b.same_grid(first)
     others = [i for i in b.arrays if same(i) and (kind == "SELECT_V2" or b.shape(i) == shape)]
@@ -385,7 +394,7 @@ def cast(b: TfliteBuilder) -> None:
 
 def reduce(b: TfliteBuilder, kind: str, kinds: Sequence[str] = SCALED, grid: str = "free") -> None:
     """Adds the reduction operator `kind`, such as MEAN, along random axes of a tensor whose type is one of `kinds`.
-    `grid`: how the scale and zero point of the result are chosen; "free": at random, to fit the results.
+    `grid`: scale and zero point of the result; "free": random ones that fit the results; "same": those of the tensor.
     """
     data = b.activation((1, 2, 3, 4, 4), kinds=kinds)
     rank = len(b.shape(data))
@@ -407,8 +416,8 @@ def extreme(b: TfliteBuilder, kind: str) -> None:
 
 
 def padded(b: TfliteBuilder, kind: str) -> None:
-    """Adds a random PAD, PADV2 or MIRROR_PAD. Before most of them come one to three operators that average or move
-    elements, each of which reads the one before.
+    """Adds a random PAD, PADV2 or MIRROR_PAD, as `kind` says. Before most of them come one to three operators that pool
+    or move elements, each of which reads the one before.
     """
     pools = [partial(pool, kind=name) for name in ("AVERAGE_POOL_2D", "MAX_POOL_2D")]
     others = [

@@ -74,7 +74,8 @@ class Verified:
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Entry:
     """A design as the page shows it. `label`: its number, or the name of the base; its files have this name, too.
-    `state` is one of `STATES`.
+    `state` is one of `STATES`. `layers`: tables of its layers by network (empty: not computed); `verified` and
+    `synthesis`: results of its co-simulation and synthesis (None: none).
     """
 
     label: str
@@ -322,7 +323,9 @@ def _figure(metric: Metric, entry: Entry, weights: Mapping[str, float]) -> float
 
 
 def _intervals(entries: Sequence[Entry], weights: Mapping[str, float]) -> dict[str, Any]:
-    """Lower and upper ends ("low", "high") of the 90% intervals, a column for each metric that has intervals."""
+    """Lower and upper ends ("low", "high") of the 90% intervals in the metrics' units (not as factors): for each of the
+    two, a column by name of each metric that has intervals.
+    """
     found: dict[str, Any] = {"low": {}, "high": {}}
     intervals = [intervals_of(entry.figures, weights) for entry in entries]
     for metric in METRICS.values():

@@ -15,7 +15,7 @@ Rows = Sequence[tuple[str, float, float]]
 
 
 def change(name: str, first: float, second: float, unit: str = "") -> str:
-    """Text on the difference of two values: its amount, its direction, and the ratio."""
+    """Text on `second` - `first`: "`name`: 5 `unit` more (1.2x)", where the ratio is second / first."""
     if first == second:
         return f"{name}: equal"
     word = "more" if second > first else "less" if unit else "fewer"
@@ -25,7 +25,9 @@ def change(name: str, first: float, second: float, unit: str = "") -> str:
 
 
 def main_changes(rows: Rows, most: int = MOST) -> str:
-    """Text on the largest changes among the rows, each with its name; empty if nothing changed."""
+    """Text on the largest changes among the rows, at most `most`: names and signed differences, second - first.
+    Changes below the fraction `SMALL` of all are left out; empty if no change remains.
+    """
     changed = sorted(((name, b - a) for name, a, b in rows if a != b), key=lambda item: -abs(item[1]))
     total = sum(abs(by) for _, by in changed)
     main = [f"{name} {_signed(by)}" for name, by in changed[:most] if abs(by) >= SMALL * total]

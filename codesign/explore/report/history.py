@@ -26,8 +26,8 @@ HOW = (
 @dataclass(frozen=True, slots=True, kw_only=True)
 class History:
     """History of a search: after each number of designs in `designs`, the hypervolume of the Pareto front as a share of
-    its final value, and the best value of each objective (None before the first design that meets the constraints).
-    `objectives` are the names of the objectives in the hypervolume.
+    its final value, and the best value of each objective (None before the first design that meets the constraints):
+    `best` has a tuple for each objective of the search. `objectives`: names of those in the hypervolume.
     """
 
     objectives: tuple[str, ...]

@@ -55,7 +55,8 @@ def split_by_layer(
     compiled: Compiled, simulation: SimulationResult, energy: EnergyModel
 ) -> tuple[LayerFigures, ...]:
     """The figures of a simulation, split by layer in the order of the program. A DRAM's row activations count for the
-    layer in whose own time they happen, if the simulator can tell; all other commands are divided by bytes and cycles.
+    layer in whose own time (`begin` to `end` of its account) they happen, if the simulator can tell; all other commands
+    are divided by bytes and cycles.
     """
     program = compiled.program
     owner = owners(program)

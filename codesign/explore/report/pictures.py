@@ -130,7 +130,9 @@ def front_figure(data: Data) -> Figure:
 
 
 def _intervals(axes: Axes, data: Data, names: Sequence[str], which: NDArray[np.bool_]) -> None:
-    """Draws the 90% intervals of the designs that `which` selects, if the objectives have intervals."""
+    """Draws the 90% intervals of the designs that the mask `which` selects, if the objectives on the axes have
+    intervals: the first of `names` is on the horizontal axis, the second on the vertical one.
+    """
 
     def around(name: str) -> tuple[NDArray[np.float64], NDArray[np.float64] | None]:
         values = _figures(data, name)[which]
@@ -264,7 +266,9 @@ def history_figure(data: Data) -> Figure | None:
 
 
 def _parts(table: Mapping[str, Sequence[float]]) -> list[tuple[str, NDArray[np.float64]]]:
-    """The `MOST_SERIES` columns with the largest sums, by name, and one column that is the sum of all others."""
+    """The `MOST_SERIES` columns of `table` with the largest sums, as (name, values), the largest first; then, if there
+    are more, the sum of the others under the name "others".
+    """
     ordered = sorted(table.items(), key=lambda item: -sum(item[1]))
     parts = [(name, np.asarray(column, float)) for name, column in ordered[:MOST_SERIES]]
     rest = [np.asarray(column, float) for _, column in ordered[MOST_SERIES:]]

@@ -45,8 +45,8 @@ class Sources:
 
 
 def save_study(folder: Path, study: Study, sources: Sources, exploration: Exploration | None = None) -> Path:
-    """Writes study.json: before the search the settings of the exploration; after the search (with `exploration`) also
-    the evaluated points of the space in their order.
+    """Writes study.json into `folder` and returns its path: before the search the settings of the exploration; after
+    the search (with `exploration`) also the evaluated points of the space in their order.
     """
     value: dict[str, Any] = {
         "format": FORMAT,
@@ -83,7 +83,7 @@ def save_study(folder: Path, study: Study, sources: Sources, exploration: Explor
 
 
 def load_exploration(folder: Path, notify: Callable[[str], None] = lambda text: None) -> Exploration:
-    """The exploration recorded in a folder, from study.json and the records; nothing is evaluated.
+    """The exploration recorded in a folder, from study.json, the records and the syntheses; nothing is evaluated.
 
     If its search was killed, only valid machines are known, in the order of their records. `notify` is called with a
     line of text about designs whose records are missing. Raises UserError, which names the file.

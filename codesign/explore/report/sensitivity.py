@@ -135,7 +135,7 @@ def _levels_of(columns: Sequence[Sequence[Value]]) -> tuple[list[int | str], NDA
 
 def _levels(column: Sequence[Value]) -> tuple[list[int | str], NDArray[np.int64]]:
     """Labels of a field's levels, and the index of each design's level. A level is one value of the field or, if the
-    field has many values, several neighbouring ones.
+    field has many numbers as values, several neighbouring ones; the middle one is then the label.
     """
     texts = [shown(value) for value in column]
     numbers = sorted({text for text in texts if isinstance(text, int)})

@@ -30,7 +30,7 @@ def known_verified(study: Study, designs: Sequence[Design], folder: Path) -> dic
 
 def read_verified(place: Path, study: Study, design: Design) -> tuple[Verified, str] | None:
     """Reads the result of a co-simulation and the digest of the simulated Verilog from the folder `place`; None if the
-    file is missing or belongs to another design.
+    file is missing or damaged, or belongs to another design.
     """
     try:
         value: Any = json.loads(read_file(place / FILE))
@@ -59,7 +59,9 @@ def _key(study: Study, design: Design) -> str:
 
 
 def write_verified(place: Path, study: Study, design: Design, verified: Verified, verilog: str) -> None:
-    """Writes cosim.json into a design's folder. Raises WriteError."""
+    """Writes cosim.json into the folder `place` of a design: the result `verified`, and `verilog`, the digest of the
+    simulated Verilog. Raises WriteError.
+    """
     value = {
         "format": FORMAT,
         "study": _key(study, design),

@@ -23,7 +23,7 @@ def write_page(
 ) -> Path:
     """Writes the page of the report into `folder` and returns its path; no tables or pictures are written. The page
     shows only the layers computed so far, so that it can be written during a search. `verified`: results of
-    co-simulation by index of the design.
+    co-simulation by number of the design.
     """
     details = details_of(exploration, folder, most=0, verified=verified)
     path = folder / PAGE
@@ -40,10 +40,11 @@ def write_report(
     drawn: bool = True,
     told: Callable[[int, int], object] = lambda done, count: None,
 ) -> tuple[Path, ...]:
-    """Writes tables, machines, page and (if `drawn`) pictures; returns the paths. Raises WriteError.
+    """Writes tables (as Parquet, too, if the packages for it are installed), machines, page and (if `drawn`) pictures
+    into `folder`; returns the paths, without those of machines. Raises WriteError.
 
     The page is written before the layers of up to `layers` designs are computed, and again after; `told` is called with
-    (machines done, machines to do).
+    (machines done, machines to do). `verified`: results of co-simulations by number of the design (None: none).
     """
     paths = [*write_tables(exploration, folder), write_page(exploration, folder, verified)]
     details = details_of(exploration, folder, most=layers, verified=verified, told=told)

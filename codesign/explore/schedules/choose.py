@@ -154,7 +154,7 @@ def _ranked(
 ) -> Sequence[Values]:
     """The candidate schedules of a layer, fastest first, with at most CLOSE times the cycles of the fastest (the layer
     is simulated alone). The candidates are the template's own schedule and `count` others. Empty if no schedule could
-    save more than `enough` cycles.
+    save more than `enough` cycles (by a lower bound on the layer's cycles), or if the layer has no legal schedule.
     """
     try:
         space = space_of(config, workload)

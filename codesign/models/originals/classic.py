@@ -1,7 +1,7 @@
 """AlexNet, VGG-11, SqueezeNet 1.1, DenseNet-121 and U-Net.
 
-After torchvision's alexnet.py, vgg.py, squeezenet.py and densenet.py; the U-Net
-is that of benchmarks/outside_networks.py.
+After torchvision's alexnet.py, vgg.py, squeezenet.py and densenet.py; the U-Net is that of
+benchmarks/outside_networks.py.
 """
 
 from . import operators as op

@@ -12,8 +12,9 @@ Function = Callable[[Graph, Value], Value]
 def squeeze_and_excite(
     g: Graph, x: Value, name: str, squeeze: int, activation: Function, gate: Function
 ) -> Value:
-    """Adds a squeeze-and-excitation block with `squeeze` inner channels to the graph; its two matrix products are 1x1
-    convolutions. Hu et al., "Squeeze-and-Excitation Networks" (2017).
+    """Adds a squeeze-and-excitation block of `x` with `squeeze` inner channels to the graph, in the scope `name`; its
+    two matrix products are 1x1 convolutions, the first followed by `activation`, the second by `gate`. Hu et al.,
+    "Squeeze-and-Excitation Networks" (2017).
     """
     with g.scope(name):
         y = op.global_pool(g, x)

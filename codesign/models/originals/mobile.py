@@ -1,4 +1,5 @@
-"""MobileNet-v2, v3 and v4, EfficientNet-B0, MnasNet and ShuffleNet-v2, after torchvision's files of these names.
+"""MobileNet-v2, v3 and v4, EfficientNet-B0, MnasNet and ShuffleNet-v2, after torchvision's files of these names, but
+MobileNet-v4 after timm's mobilenetv3.py.
 
 All normalizations are folded into convolutions.
 """

@@ -59,7 +59,7 @@ def _merged(g: Graph, x: Value) -> Value:
 def _attention(g: Graph, x: Value, name: str, heads: int, shift: int) -> Value:
     """Adds attention inside windows of 7x7 pixels of the image `x` to the graph. The windows are those of the image
     rolled up by `shift` rows and left by `shift` columns; the result is rolled back. An axis with a single window is
-    not rolled.
+    not rolled. An image that does not divide into windows is padded with zeros at the bottom and right before the roll.
     """
     batch, height, width, channels = x.shape
     down, right = -height % WINDOW, -width % WINDOW
@@ -86,7 +86,7 @@ def _attention(g: Graph, x: Value, name: str, heads: int, shift: int) -> Value:
 
 def _inside(g: Graph, x: Value, heads: int, batch: int, mask: np.ndarray | None) -> Value:
     """Adds attention with `heads` heads inside each window of `x`, [windows, positions, channels], to the graph. `mask`
-    is added to the scores; `batch`: number of images that the windows are from.
+    ([windows of an image, positions, positions], None: no mask) is added to the scores; `batch`: number of images.
     """
     windows, places, channels = x.shape
     depth = channels // heads

@@ -46,7 +46,9 @@ def _vit(g: Graph, x: Value, heads: int) -> Value:
 
 
 def _patches(g: Graph, x: Value, name: str, width: int) -> Value:
-    """Adds the embedding of square patches of an image to the graph; the result is [batch, patches, width]."""
+    """Adds the embedding of the image `x` to the graph: a vector of `width` numbers for each square of PATCH x PATCH
+    pixels, by the convolution called `name`. The result is [batch, patches, width].
+    """
     y = op.conv(g, x, name, width, op.Window(PATCH, PATCH))
     y = op.reshape(g, y, (x.shape[0], width, math.prod(y.size)))
     return op.transpose(g, y, 0, 2, 1)

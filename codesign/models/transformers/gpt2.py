@@ -117,8 +117,9 @@ def with_logits(
     inputs: Ends,
     outputs: Ends,
 ) -> onnx.ModelProto:
-    """Adds the logits, which are the products of `data` (the last hidden states) with the embeddings `words` of all
-    words of the vocabulary, and returns the finished model. `sizes`: (width, size of the vocabulary).
+    """Adds the logits: the products of `data` (the last hidden states) with the embeddings `words` of all words of the
+    vocabulary. Returns the finished model, called `name`, with `inputs` and `outputs`. `rows`: (batch, number of
+    tokens); `sizes`: (width, size of the vocabulary).
     """
     flat = w.reshape("logits.rows", data, (-1, sizes[0]))
     logits = w.node("Gemm", "logits.product", [flat, words], transB=1)

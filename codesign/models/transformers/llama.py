@@ -138,7 +138,7 @@ def _turns(w: Writer, rows: Rows, size: int) -> tuple[str, str]:
 
 def _turned(w: Writer, name: str, data: str, turns: tuple[str, str], size: int) -> str:
     """Adds rotary positions: data * cosine + r * sine, where r is (-high, low) for the halves (low, high) of `data`.
-    Returns the name of the output. `turns`: names of the cosines and sines.
+    Returns the name of the output. `turns`: names of the cosines and sines; `size`: channels of a head.
     """
     halves = (
         w.node("Slice", f"{name}.{part}", [data, *map(w.numbers, ([start], [end], [3]))])
@@ -154,7 +154,8 @@ def _turned(w: Writer, name: str, data: str, turns: tuple[str, str], size: int) 
 
 def _repeated(w: Writer, name: str, data: str, shape: tuple[int, int, Size, int], heads: int) -> str:
     """Repeats the keys or values `data` of each group of heads for all of its heads, in the nodes that exporters write:
-    Unsqueeze, Expand, Reshape.
+    Unsqueeze, Expand, Reshape. `shape` of `data`: (batch, groups, tokens, channels of a head); `heads`: number of heads
+    of all groups together. Returns the name of the output.
     """
     batch, groups, length, size = shape
     wide = w.node("Unsqueeze", f"{name}.wide", [data, w.numbers([2])])
@@ -165,8 +166,8 @@ def _repeated(w: Writer, name: str, data: str, shape: tuple[int, int, Size, int]
 
 
 def _rms_norm(w: Writer, name: str, data: str, size: int) -> str:
-    """Adds RMS normalization node by node: x / sqrt(mean of x**2 + epsilon) * weight. Returns the name of
-    the output.
+    """Adds RMS normalization over the last axis, of `size` elements, node by node: x / sqrt(mean of x**2 + epsilon) *
+    weight. Returns the name of the output.
     """
     squares = w.node("Pow", f"{name}.squares", [data, w.number(2.0)])
     mean = w.node("ReduceMean", f"{name}.mean", [squares], axes=[-1])

@@ -41,8 +41,8 @@ class ObjectCode:
 def checked_functions(modules: Sequence[Module], name: str) -> list[str]:
     """Checks and returns the names of the modules' functions. `name`: the object or library that will contain them.
 
-    Raises ValueError if `modules` is empty, for names that C does not allow, and for functions whose names are equal
-    except for capitals.
+    Raises ValueError if `modules` is empty, for names (also for `name`) that C does not allow, and for functions whose
+    names are equal or differ in capitals only.
     """
     functions = [module.function for module in modules]
     if not functions:

@@ -22,7 +22,7 @@ WITHOUT_VECTORS = 64
 class Architecture:
     """A processor architecture, with LLVM's name for it. `cpu`, `features`: defaults of code generation.
 
-    `queries`: features on which `vectors_of` depends ("+avx2"). `floats`: the feature that float arithmetic requires.
+    `queries`: features on which `vectors_of` depends ("+avx2"). `floats`: feature that float arithmetic needs, or "".
     """
 
     name: str
@@ -68,8 +68,8 @@ ARCHITECTURES = (
 
 
 def vectors_of(architecture: str, has: Mapping[str, bool]) -> Vectors:
-    """The vector unit of a processor. `has`: maps each feature in `Architecture.queries` to True if the processor has
-    this feature; features without an entry count as False.
+    """The vector unit of a processor with the architecture named `architecture`. `has`: maps each feature in
+    `Architecture.queries` to True if the processor has this feature; features without an entry count as False.
     """
 
     def all_of(*features: str) -> bool:

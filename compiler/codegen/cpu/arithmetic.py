@@ -22,7 +22,7 @@ from .text import Block, Value, constant, type_text
 
 
 def floor_divide(block: Block, op: str, x: Value, divisor: int) -> Value:
-    """`x // divisor` or `x % divisor`, rounded down, for a divisor above 0."""
+    """The integer `x // divisor`, rounded down, or `x % divisor`, according to `op`, for a divisor above 0."""
     dtype = x.dtype
     y = constant(divisor, dtype)
     if dtype.is_unsigned:
@@ -40,8 +40,8 @@ def floor_divide(block: Block, op: str, x: Value, divisor: int) -> Value:
 
 
 def convert(block: Block, value: Value, dtype: DType) -> Value:
-    """`value` converted to `dtype`, as `Cast` of the IR does. For an integer type a float first saturates to int64 (or
-    uint64); NaN becomes 0.
+    """`value` converted to `dtype`, as `Cast` of the IR does. For an integer type a float first saturates to int64 (to
+    uint64 if that is `dtype`) and then wraps to `dtype`; NaN becomes 0.
     """
     source = value.dtype
     if source is dtype:
@@ -87,7 +87,7 @@ def memory_suffix(dtype: DType, lanes: int) -> str:
 
 
 def comparison(op: str, dtype: DType) -> str:
-    """The LLVM instruction of comparison `op` ("<", "<=", "==", "!="), such as "fcmp olt" or "icmp ult"."""
+    """The LLVM instruction of comparison `op` ("<", "<=", "==", "!=") of `dtype`s, such as "fcmp olt" or "icmp ult"."""
     if dtype.is_float:
         return "fcmp " + {"<": "olt", "<=": "ole", "==": "oeq", "!=": "une"}[op]
     sign = "u" if dtype.is_unsigned else "s"
@@ -107,8 +107,8 @@ def call_quantized(
     arguments: Sequence[Value],
     known: Sequence[Known],
 ) -> Value | None:
-    """Emits a call of the quantized function `name` (`vdla.compiler.te.functions`) and returns its value; None if
-    `name` is not a quantized function. `known`: the value of each argument if it is constant, else None.
+    """Emits a call of the quantized function `name` (`vdla.compiler.te.functions`) on `arguments` and returns its
+    value; None if `name` is not a quantized function. `known`: the value of each argument if it is constant, else None.
 
     Raises LoweringError if a zero point, limit or `unsigned` is not constant.
     """
@@ -143,7 +143,7 @@ class Quantized:
         self.known = known
 
     def float32_from_bits(self) -> Value:
-        """Reinterprets the bits of the int32 argument as a float32."""
+        """Emits a call of (bits): the float32 with the bits of the call's int32 argument."""
         return self.cast("bitcast", self.arguments[0], DType.FLOAT32)
 
     def requantize(self) -> Value:
@@ -153,7 +153,7 @@ class Quantized:
         return self.scaled(total, scale, self.whole(2), self.whole(3), self.whole(4))
 
     def quantize(self) -> Value:
-        """Emits a call of (x, scale, zero point): x / scale, rounded, plus zero point, clamped; any number for NaN."""
+        """Emits a call of (x, scale, zero point): x / scale rounded + zero point, clamped to int8; NaN: any int8."""
         quotient = self.block.binary("fdiv", self.arguments[0], self.arguments[1])
         return self.saturate(quotient, self.whole(2), INT8_LOW, INT8_HIGH)
 

@@ -48,7 +48,10 @@ int main(int argc, char **argv)
 
 
 def driver_text(header: str, module: Module) -> str:
-    """A C program that runs one kernel, declared in `header`.h, on arrays in files."""
+    """A C program that runs the kernel of `module`, declared in `header`.h, once on arrays in files, on one thread. The
+    program's arguments are the paths of raw files, one for each parameter, in order; it reads all of them, and writes
+    the arrays that the kernel writes back to their files.
+    """
     values = {
         "NAME": module.function,
         "UPPER": module.function.upper(),

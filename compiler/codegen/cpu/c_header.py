@@ -135,7 +135,7 @@ def array_names(module: Module) -> list[str]:
 
 
 def size_macros(module: Module) -> list[str]:
-    """Names of the macros with the parameters' sizes in bytes."""
+    """Names of the header's macros with the sizes in bytes of a module's parameters, in the parameters' order."""
     return [f"{module.function.upper()}_{place.upper()}_BYTES" for place in array_names(module)]
 
 

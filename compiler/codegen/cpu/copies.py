@@ -189,8 +189,8 @@ class _Expansion:
     def rows(
         self, d: int, at: _Place, start: Expr, count: int, width: int, inside: Callable[[int, _Place], Stmt]
     ) -> Stmt:
-        """Moves or fills `count` contiguous rows of `width` elements, from row `start` on, as one run of elements. `d`:
-        the dimension that counts rows; `d` + 1 is the innermost dimension, along a row.
+        """Moves or (if `inside` is `fill`) fills `count` contiguous rows of `width` elements, from row `start` on, as
+        one run of elements. `d`: the dimension that counts rows; `d` + 1 is the innermost one, along a row.
         """
         end: Callable[[_Place], Stmt] = self.move
         if inside == self.fill:

@@ -224,7 +224,7 @@ class ExpressionEmitter:
         return self.expr(atom)
 
     def arithmetic(self, op: str, a: Expr, b: Expr) -> Value:
-        """The value of a binary operator other than "and" and "or"; integers wrap."""
+        """The value of `a op b`, for a binary operator `op` other than "and" and "or"; integers wrap."""
         dtype, _ = self.folding_function(a)
         if op in ("//", "%"):
             return self.divide(op, a, b, dtype)
@@ -246,8 +246,8 @@ class ExpressionEmitter:
         return self.block.binary(f"f{name}" if dtype.is_float else name, x, y)
 
     def divide(self, op: str, a: Expr, b: Expr, dtype: DType) -> Value:
-        """The value of `a // b`, rounded down, or of the remainder `a % b`, according to `op`. `b` must be a positive
-        constant: any other divisor could be zero at run time.
+        """The value of `a // b`, rounded down, or of the remainder `a % b`, according to `op`, in the integer type
+        `dtype`. Raises LoweringError unless `b` is a positive constant: another divisor could be zero at run time.
         """
         divisor = self.known(b)
         if not isinstance(divisor, int) or divisor <= 0 or dtype.is_float:
@@ -290,7 +290,7 @@ class ExpressionEmitter:
         return from_memory(block, Value(loaded, dtype, lanes))
 
     def store(self, buffer: Buffer, indices: tuple[Expr, ...], value: Value) -> None:
-        """Writes one element or, in a vectorized loop, an element for each active lane."""
+        """Writes `value` to one element or, in a vectorized loop, one lane of it to an element for each active lane."""
         storage = self.storages[buffer.name]
         self.store_at(storage, self.address_of(storage, indices), value)
 

@@ -35,7 +35,7 @@ def widen(block: Block, value: Value) -> Value:
 
 
 def narrow(block: Block, value: Value, dtype: DType) -> Value:
-    """A float32 rounded to a 16-bit float, to nearest, ties to even."""
+    """A float32 rounded to the 16-bit float type `dtype`, to nearest, ties to even."""
     m = _Bits(block, value.lanes)
     bits = m.bits(value)
     number = m.apply("and", bits, _MAGNITUDE)

@@ -70,7 +70,7 @@ class WorkingRoom:
 
 
 def working_room(kernels: Iterable[Kernel], pool: Pool | None) -> WorkingRoom:
-    """Working memory that the kernels share. Only one kernel may use it at a time, on the threads of `pool`."""
+    """Working memory that the kernels share. One kernel at a time may use it, on `pool` (None: on one thread)."""
     workers = 1 if pool is None else pool.threads
     modules = [kernel.module for kernel in kernels]
     workspace = max((m.workspace_bytes for m in modules), default=0)
@@ -138,7 +138,7 @@ def build(
     features than this machine has (None: all features). `blocks`: long float sums are added up in blocks.
 
     With a `worker`, the worker generates the code while the caller continues. Raises TargetError for a target that this
-    machine cannot run.
+    machine cannot run, and the errors of `lower`.
     """
     target = host_target() if target is None else target
     if not runs_here(target):

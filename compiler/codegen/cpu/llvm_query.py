@@ -50,7 +50,9 @@ def joined(*features: str) -> str:
 
 
 def main(triple: str, cpu: str, features: str, *queries: str) -> None:
-    """Runs the command described in the module's docstring."""
+    """Prints a JSON list of bools: for each of `queries`, lists of features such as "+v,+zvl256b", whether the
+    processor `cpu` of target `triple`, with the additional `features`, has all features of the list.
+    """
     others = [(cpu, joined(features, query)) for query in queries]
     print(json.dumps(includes(triple, cpu, features, others)))
 

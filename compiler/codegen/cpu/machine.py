@@ -61,7 +61,7 @@ class CpuTarget:
 
     @property
     def described(self) -> dict[str, str]:
-        """The processor's description in tuning records, as texts by name."""
+        """The processor's description in tuning records: kind ("llvm"), triple, cpu and digest, as texts by name."""
         return {"kind": "llvm", "triple": self.triple, "cpu": self.cpu, "digest": self.digest}
 
 
@@ -79,8 +79,8 @@ def host_target() -> CpuTarget:
 
 
 def cache_sizes(folder: Path) -> tuple[int, int] | None:
-    """Bytes of the first and second level data cache, from Linux's files in /sys (`folder`); None if they do
-    not exist.
+    """Bytes of the first and second level data cache, from Linux's files in /sys (`folder`); None if one of the two
+    levels is missing there, or a file cannot be read.
     """
     sizes: dict[str, int] = {}
     try:

@@ -142,8 +142,8 @@ def compile_module(module: Module, target: CpuTarget, others: Sequence[str] = ()
 def load_objects(
     objects: Sequence[bytes], target: CpuTarget, functions: Sequence[str]
 ) -> dict[str, MachineCode]:
-    """Loads `functions` from objects that were compiled for `target` into this process. Their assembly is not
-    available.
+    """Loads `functions` from objects that were compiled for `target` into this process; returns the code of each, by
+    the function's name. Its assembly is not available.
 
     Raises TargetError for an object that LLVM cannot read, and for a function that is in none of the objects.
     """

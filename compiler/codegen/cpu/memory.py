@@ -118,7 +118,7 @@ def aligned_empty(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
 
 
 def aligned_copy(array: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
-    """A copy of the array that begins at a cache line, reshaped to `shape`."""
+    """A copy of the array, reshaped to `shape` and aligned as `aligned_empty` aligns it."""
     result = aligned_empty(shape, array.dtype)
     np.copyto(result, array.reshape(shape))
     return result

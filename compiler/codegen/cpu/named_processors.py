@@ -84,7 +84,9 @@ def _ask(triple: str, cpu: str, features: str, *queries: str) -> subprocess.Comp
 
 
 def _known(triple: str, cpu: str) -> tuple[list[str], list[str]]:
-    """The processors and features that LLVM knows for a triple, from the output of its option +help."""
+    """The names of the processors, and of the features, that LLVM knows for a triple, from the output of its option
+    +help. `cpu`: any processor of the triple that LLVM knows.
+    """
     text = _ask(triple, cpu, "+help").stderr
     processors, _, features = text.partition("Available features")
     return tuple([re.findall(r"^  (\S+)\s+- ", part, re.MULTILINE) for part in (processors, features)])  # type: ignore[return-value]

@@ -47,7 +47,8 @@ FUNCTIONS = ("launch", "work", "stop")
 class Pool:
     """A pool of `threads` threads, the caller's included. Close it, or use it as a context manager.
 
-    In a forked child, an inherited pool has no threads; using it raises TargetError.
+    Raises TargetError for less than one thread, and on machines other than Linux on x86-64, aarch64 or riscv64. In a
+    forked child, an inherited pool has no threads; using it raises TargetError.
     """
 
     def __init__(self, threads: int) -> None:
@@ -75,7 +76,9 @@ class Pool:
 
     @contextmanager
     def turn(self) -> Iterator[None]:
-        """A context in which no other thread of this program uses the pool."""
+        """A context in which no other thread of this program uses the pool; entering waits until none does. Raises
+        TargetError if the pool is closed, or was made in another process.
+        """
         if os.getpid() != self._process:
             raise TargetError(
                 "the threads of this pool do not exist in a forked process; make a new pool there"

@@ -48,7 +48,7 @@ class QuantizedOperator(Quantized):
     def combine_multiply(self) -> Value:
         """Emits the function combine_multiply(a, b, zero point of a, zero point of b, ratio, zero point, unsigned, low,
         high): the product of a and b, each minus its zero point, is multiplied by the ratio; the sum with the zero
-        point is rounded and clamped.
+        point is rounded and clamped. `unsigned`: the sum is rounded as a uint8 value, 128 above the int8 result.
         """
         a, b = self.less(self.arguments[0], self.whole(2)), self.less(self.arguments[1], self.whole(3))
         shift = UNSIGNED_OFFSET if self.whole(6) else 0

@@ -66,7 +66,7 @@ def sequence(
 ) -> Module:
     """A module whose `function` runs `calls` in their order; the function's signature is that of kernels (see `lower`).
 
-    Its `parameters` are the caller's arrays; its workspace is the arena, followed by the workspace of the kernels.
+    Its `parameters` are the caller's arrays; its workspace is the arena (`arena_bytes`), then the kernels' workspace.
     Constants are stored in this machine's byte order, little-endian. Pass the module to `emit_object` together with the
     kernels' modules, each once. Raises ValueError if a memory location does not fit its parameter, if a kernel writes a
     constant, or if a location that a call writes overlaps another location of the same call.

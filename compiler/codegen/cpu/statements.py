@@ -30,7 +30,7 @@ class Workspace:
     greatest: int = 0
 
     def take(self, size: int) -> int:
-        """Reserves `size` bytes and returns their offset."""
+        """Reserves `size` bytes and returns their offset, a multiple of ALIGNMENT bytes."""
         offset = self.used
         self.used = -(-(offset + size) // ALIGNMENT) * ALIGNMENT
         self.greatest = max(self.greatest, self.used)
@@ -213,7 +213,7 @@ class StatementEmitter:
     def serial(
         self, loop: For, count: int | float | None, each: Callable[[Value], None] | None = None
     ) -> None:
-        """Emits a loop with a counter. `count`: its iterations, if known; `each`: emits one (None: the loop's body)."""
+        """Emits a loop with a counter. `count`: its known iterations; `each(counter)` emits one (None: the body)."""
         block = self.block
         body, done = block.name("L"), block.name("L")
         extent = self.values.expr(loop.extent)
@@ -259,7 +259,7 @@ class StatementEmitter:
     # Memory
 
     def allocate(self, buffer: Buffer, body: Stmt, where: Alloc) -> None:
-        """Allocates a stack slot, or a place in the workspace, for the lifetime of `body`."""
+        """Emits `body` with a stack slot or a place in the workspace for `buffer`. `where`: the Alloc, for errors."""
         if self.values.vector is not None:
             raise LoweringError(
                 f"`{summarize(where)}` cannot be inside a vectorized loop; make this loop serial"

@@ -74,7 +74,7 @@ def _types(dtype: DType, lanes: int) -> tuple[str, str]:
 
 
 def constant(value: int | float | bool, dtype: DType, lanes: int = 1) -> Value:
-    """A literal that is equal in every lane."""
+    """The literal of `value` as `dtype`, equal in every lane."""
     return _constant(value, dtype, lanes, copysign(1.0, value))
 
 
@@ -150,8 +150,8 @@ class Block:
         return name
 
     def call(self, result: str, function: str, *arguments: tuple[str, str]) -> str:
-        """Emits a call of an LLVM function with the type and text of each argument; returns the name of the result, ""
-        for a function that returns void.
+        """Emits a call of an LLVM function with the type `result` of its result and the type and text of each argument;
+        returns the name of the result, "" for a function that returns void.
         """
         self.declarations.add(f"declare {result} @{function}({', '.join([kind for kind, _ in arguments])})")
         text = f"call {result} @{function}({', '.join([f'{kind} {value}' for kind, value in arguments])})"
@@ -215,7 +215,7 @@ class Block:
         self.lines.append(f"  {instruction}")
 
     def begin(self, label: str, scope: Scope) -> None:
-        """Starts a block after a branch. `scope`: results of earlier instructions that may be used in the new block."""
+        """Starts the block `label` after a branch. `scope`: results of earlier instructions that the block may use."""
         self.lines.append(f"{label}:")
         self.label = label
         self._known = dict(scope)
@@ -309,8 +309,8 @@ class Slots:
         self._slots: dict[str, _Slot] = {}
 
     def get(self, pointer: str, dtype: DType, lanes: int, start: int) -> str:
-        """The value of the `lanes` elements from element `start` of a slot; it is loaded from memory if no value is
-        known.
+        """The value of the `lanes` elements from element `start` of the slot `pointer`; it is loaded from memory if no
+        value is known.
         """
         slot = self._slot(pointer, dtype, lanes)
         text = slot.held.get(start)
@@ -320,7 +320,7 @@ class Slots:
         return text
 
     def put(self, pointer: str, dtype: DType, lanes: int, start: int, text: str) -> None:
-        """Sets the value of the `lanes` elements from element `start` of a slot; its store to memory is pending."""
+        """Sets `lanes` elements from `start` on of slot `pointer` to value `text`; the store to memory is pending."""
         slot = self._slot(pointer, dtype, lanes)
         slot.held[start] = slot.unsaved[start] = text
 

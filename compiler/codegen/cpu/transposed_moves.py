@@ -58,8 +58,8 @@ def transposed_move(values: ExpressionEmitter, outer: For, inner: For, move: Ass
     dtype = move.buffer.dtype
     if load.buffer.dtype is not dtype or dtype is DType.BOOL or load.buffer.name == move.buffer.name:
         return False
-    source = _access(values, outer, inner, rows, load.buffer.name, load.indices)
-    target = _access(values, outer, inner, rows, move.buffer.name, move.indices)
+    source = _access(values, outer, inner, load.buffer.name, load.indices)
+    target = _access(values, outer, inner, move.buffer.name, move.indices)
     if source is None or target is None or source.storage.on_stack or target.storage.on_stack:
         return False
     if source.rows != 1 or source.columns in (0, 1) or target.columns != 1:
@@ -104,8 +104,8 @@ def _sides(value: Expr) -> tuple[Load, Expr | None, int | float | None] | None:
 def _columns_read(
     values: ExpressionEmitter, inner: For, columns: int, condition: Expr | None
 ) -> set[int] | None:
-    """The columns of a tile whose elements are read from the source, because `condition` is true for them (None: for
-    all columns). Returns None if the values of the known variables do not determine the condition.
+    """The columns, out of `columns` (iterations of `inner`), whose elements are read from the source because
+    `condition` is true (None: all columns). Returns None if the known variables do not determine the condition.
     """
     if condition is None:
         return set(range(columns))
@@ -122,10 +122,10 @@ def _columns_read(
 
 
 def _access(
-    values: ExpressionEmitter, outer: For, inner: For, rows: int, name: str, indices: tuple[Expr, ...]
+    values: ExpressionEmitter, outer: For, inner: For, name: str, indices: tuple[Expr, ...]
 ) -> _Access | None:
-    """The address of an access, split into a part that does not change in the two loops and a constant coefficient for
-    each loop; None if there is no such split.
+    """The access to buffer `name` at `indices`, split into a part that does not change in the loops `outer` and `inner`
+    and a constant coefficient for each loop; None if there is no such split.
     """
     storage = values.storages[name]
     ranges = {loop.name: loop_range(loop.extent) for loop in (outer, inner)}

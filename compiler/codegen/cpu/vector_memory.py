@@ -27,7 +27,7 @@ def to_memory(block: Block, value: Value) -> str:
 
 
 def masked_load(block: Block, pointer: str, dtype: DType, lanes: int, mask: Value | None) -> str:
-    """Loads lanes from consecutive elements; `mask`: active lanes (None: all)."""
+    """Loads lanes from consecutive elements at `pointer`; `mask`: active lanes (None: all), the others become 0."""
     if mask is None:
         return block.load_at(pointer, dtype, lanes)
     wide = memory_type(dtype, lanes)
@@ -62,7 +62,7 @@ def masked_store(
 
 
 def gather(block: Block, pointers: str, dtype: DType, lanes: int, mask: Value | None) -> str:
-    """Loads each lane from its own address in the vector `pointers`; `mask`: active lanes (None: all)."""
+    """Loads each lane from its own address in `pointers`; `mask`: active lanes (None: all), the others become 0."""
     wide = memory_type(dtype, lanes)
     mask = mask or constant(True, DType.BOOL, lanes)
     return block.call(

@@ -9,7 +9,7 @@ from .errors import TargetError
 from .machine import CpuTarget, target_with
 
 GENERIC_LEVELS = {"avx512": "x86-64-v4", "avx2": "x86-64-v3", "sse": "x86-64-v2", "generic": "x86-64"}
-"""Names of the x86-64 psABI's micro-architecture levels, in LLVM's spelling."""
+"""Maps each level's name in this package to LLVM's name of the micro-architecture level of the x86-64 psABI."""
 
 
 def host_target_at(level: str) -> CpuTarget:

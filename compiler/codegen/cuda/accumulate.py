@@ -26,7 +26,8 @@ def accumulate(
 
     Rewrites the first Reduce statement (sum or maximum) whose element is in device or shared memory, is the same in all
     iterations of `loop` and of the loops inside, is accessed by no other statement in `loop`, and is certainly updated.
-    Returns `loop` itself if there is no such statement. `fresh` makes a new buffer name from another name.
+    Returns `loop` itself if there is no such statement. `ranges`: ranges of the variables of the loops around `loop`.
+    `storages`: storage of each buffer, by name. `fresh` makes a new buffer name from another name.
     """
     for path, reduce in _sums(loop, ()):
         storage = storages.get(reduce.buffer.name)
@@ -58,7 +59,8 @@ def _rewrite(loop: For, path: tuple[For, ...], reduce: Reduce, ranges: Ranges, n
 def _start(path: tuple[For, ...], reduce: Reduce, ranges: Ranges) -> tuple[Expr, Expr | None]:
     """For the register that accumulates a sum or maximum, returns (initial value, predicate). In iterations in which
     the predicate is true, an update overwrites the register; in all others, and if the predicate is None, an update
-    adds to the register. `path`: the loops around `reduce`.
+    adds to the register. `path`: the loops around `reduce`, in the loop that is rewritten. `ranges`: ranges of the
+    variables of the loops around that loop.
     """
     start = neutral(reduce.op, reduce.buffer.dtype)
     if reduce.first is not None:
@@ -106,7 +108,9 @@ def _sums(statement: Stmt, path: tuple[For, ...]) -> list[tuple[tuple[For, ...],
 
 
 def _runs(path: tuple[For, ...], ranges: Ranges) -> bool:
-    """Whether every loop of the nest `path` certainly has at least one iteration."""
+    """Whether every loop of the nest `path` certainly has at least one iteration. `ranges`: ranges of the variables of
+    the loops around the nest.
+    """
     around: dict[str, Interval | Expr] = dict(ranges)
     for loop in path:
         low = interval(loop.extent, around).low

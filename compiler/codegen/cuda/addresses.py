@@ -125,7 +125,7 @@ def _axis(d: int, shape: tuple[int, ...]) -> np.ndarray:
 
 def evaluate(expr: Expr, environment: Mapping[str, Any]) -> Any:
     """The value of an index expression whose variables are integers or arrays. Raises LoweringError for indices read
-    from memory.
+    from memory and KeyError for variables that `environment` lacks.
     """
     match expr:
         case Const(value=value):

@@ -113,7 +113,9 @@ thread at this position.
 
 
 def reversed_order(var: Var, count: int) -> Expr:
-    """The emulation order (see `Order`) in which the last of the `count` threads along an axis runs first."""
+    """The emulation order (see `Order`) in which the last of the `count` threads along an axis runs first: at position
+    `var` runs thread `count` - 1 - `var`.
+    """
     return Const(count - 1) - var
 
 

@@ -145,13 +145,15 @@ class Dialect:
         return self.types[dtype]
 
     def pointer(self, type_text: str, space: Space, *, const: bool = False) -> str:
-        """The type of a pointer to `type_text` in a memory space."""
+        """The type of a pointer to `type_text` in a memory space; `const`: nothing is written through the pointer."""
         return f"{self.spaces[space]}{'const ' if const else ''}{type_text}*"
 
     # Expressions
 
     def literal(self, value: int | float | bool, dtype: DType) -> Text:
-        """A literal; floats are written so that reading the text gives the same bits."""
+        """The literal of `value` as `dtype`. All float types are written as float32, so that reading the text gives the
+        same bits.
+        """
         if dtype is DType.BOOL:
             return Text("true" if value else "false")
         if not dtype.is_float:
@@ -176,7 +178,7 @@ class Dialect:
         return Text(f"{value}{suffix}", UNARY if value < 0 else PRIMARY)
 
     def converted(self, dtype: DType, value: Text) -> Text:
-        """A number or truth value, converted to an element type."""
+        """The text of a number or truth value converted to the element type `dtype`."""
         return _conversion(self.type_of(dtype), value)
 
     def as_unsigned(self, value: Text, *, wide: bool) -> Text:
@@ -186,11 +188,13 @@ class Dialect:
         return _conversion(self.unsigned_wide if wide else self.unsigned, value)
 
     def operated(self, op: str, precedence: int, a: Text, b: Text) -> Text:
-        """The text `a op b` for a left-associative operator."""
+        """The text `a op b` for a left-associative operator; `precedence`: the precedence of `op`."""
         return operation(op, precedence, a, b)
 
     def compared(self, op: str, precedence: int, a: Text, b: Text, dtype: DType) -> Text:
-        """The comparison of two values of an element type; it is false if one of them is NaN (`!=`: true)."""
+        """The text of the comparison `a op b` of two values of type `dtype`; it is false if one of them is NaN (`!=`:
+        true). `precedence`: the precedence of `op`.
+        """
         return operation(op, precedence, a, b)
 
     def chosen(self, condition: Text, then: Text, otherwise: Text) -> Text:
@@ -203,16 +207,16 @@ class Dialect:
     # Declarations and loops
 
     def declared(self, dtype: DType, name: str, elements: int | None = None) -> str:
-        """The declaration of a variable of one thread, or of an array of `elements` elements."""
+        """The declaration of the variable `name` of one thread; of an array if `elements`, its size, is given."""
         size = "" if elements is None else f"[{elements}]"
         return f"{self.type_of(dtype)} {name}{size};"
 
     def defined(self, dtype: DType, name: str, value: str) -> str:
-        """The declaration of a constant `name` with the value `value`."""
+        """The declaration of a constant `name` of type `dtype` with the text `value` as value."""
         return f"const {self.type_of(dtype)} {name} = {value};"
 
     def counted(self, dtype: DType, name: str, end: str) -> str:
-        """The head of a loop whose counter goes from 0 to below `end`."""
+        """The head of a loop whose counter `name`, of type `dtype`, goes from 0 to below `end`."""
         return f"for ({self.type_of(dtype)} {name} = 0; {name} < {end}; ++{name})"
 
     # Memory
@@ -222,7 +226,7 @@ class Dialect:
         return Text(storage.name if storage.scalar else f"{storage.name}[{at}]")
 
     def stored(self, storage: Storage, at: str, value: Text) -> str:
-        """The statement that writes the element with index `at` of a buffer."""
+        """The statement that writes `value` to the element with index `at` of a buffer."""
         return f"{self.element(storage, at).text} = {value.text};"
 
     def address(self, storage: Storage, at: str) -> str:
@@ -235,7 +239,7 @@ class Dialect:
 
     def shared_arrays(self, buffers: Iterable[tuple[Buffer, str]], alignment: int) -> list[str]:
         """The declarations of buffers in shared memory, an array for each. `buffers`: buffers and their names in the
-        text.
+        text. `alignment`: that of each array, in bytes.
         """
         return [
             self.shared_array.format(
@@ -250,7 +254,7 @@ class Dialect:
     # Kernels and sources
 
     def coordinate(self, text: str, axis: str) -> str:
-        """The text of a coordinate along an axis. `text`: the template `self.thread` or `self.block`."""
+        """The text of a coordinate along `axis` ("x", "y" or "z"). `text`: `self.thread` or `self.block`."""
         return text.format(axis=axis, number=_AXES.index(axis))
 
     def kernel_text(self, parts: KernelParts) -> str:
@@ -264,11 +268,15 @@ class Dialect:
         return "\n".join([signature, f"    {', '.join(parameters)}) {{", *head, *parts.body, "}", ""])
 
     def own_names(self, parts: KernelParts) -> frozenset[str]:
-        """The names in a kernel's text that other kernels of the same source must not use."""
+        """The names in a kernel's text that other kernels of the same source must not use, except for the kernel's own
+        name; in C there are none.
+        """
         return frozenset()
 
     def definitions(self, used: AbstractSet[str], texts: Sequence[str]) -> list[str]:
-        """The definitions of the functions `used` by kernels with these `texts`. Raises KeyError for unknown names."""
+        """The definitions of the functions with the names `used`, which kernels with these `texts` call. Raises
+        KeyError for unknown names.
+        """
         if unknown := used - self.functions.keys():
             raise KeyError(sorted(unknown)[0])
         return [text for name, text in self.functions.items() if name in used]

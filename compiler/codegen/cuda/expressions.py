@@ -97,14 +97,14 @@ class ExpressionEmitter:
         raise LoweringError(f"no code can be generated for {format_expr(expr)}")
 
     def compare(self, op: str, a: Expr, b: Expr) -> Text:
-        """The text of a comparison of two values; it is false if one side is NaN (`!=`: true)."""
+        """The text of the comparison `a op b` of two values; it is false if one side is NaN (`!=`: true)."""
         own = _PRECEDENCE[op]
         if dtype_of(a) is DType.INT64:
             return comparison(self, op, own, linear_form(a), linear_form(b))
         return self.dialect.compared(op, own, self.as_float(a), self.as_float(b), dtype_of(a))
 
     def arithmetic(self, expr: Binary, dtype: DType) -> Text:
-        """The C text of a binary operation on numbers other than indices."""
+        """The C text of a binary operation on numbers other than indices, with operands and result of type `dtype`."""
         op = expr.op
         a, b = self.as_float(expr.a), self.as_float(expr.b)
         if dtype.is_float:
@@ -131,7 +131,9 @@ class ExpressionEmitter:
         return self.dialect.converted(dtype, result) if narrow else result
 
     def divide(self, expr: Binary, a: Text, b: Text) -> Text:
-        """The C text of `a // b` or `a % b`, for integers of at most 32 bits."""
+        """The C text of `expr`, a quotient `a // b` or remainder `a % b` of integers of at most 32 bits. `a`, `b`: the
+        texts of its operands.
+        """
         x, y = interval(expr.a, self.ranges), interval(expr.b, self.ranges)
         if x.low is not None and x.low >= 0 and y.low is not None and y.low > 0:
             return self.dialect.operated("/" if expr.op == "//" else "%", PRODUCT, a, b)
@@ -157,7 +159,7 @@ class ExpressionEmitter:
         return call(f"to_{dtype.value}", text)
 
     def cast(self, value: Expr, dtype: DType) -> Text:
-        """The text of a value converted to a type other than int64."""
+        """The text of a value converted to `dtype`, which is not int64."""
         source = dtype_of(value)
         if source is dtype:
             return self.emit(value)
@@ -221,7 +223,9 @@ class ExpressionEmitter:
         return self.dialect.address(storage, "" if storage.scalar else self.offset_text(form))
 
     def at(self, buffer: Buffer, indices: tuple[Expr, ...]) -> str:
-        """The text of an element's offset from the first element of its buffer; "" for a buffer without indices."""
+        """The text of an element's offset from the first element of its buffer; for sums that a warp holds, of its
+        index in the lane's registers. "" for a buffer that is stored as a single variable.
+        """
         if buffer.scope == SUMS:
             return self.offset_text(self.register(buffer, indices))
         scalar = self.storages[buffer.name].scalar

@@ -175,8 +175,8 @@ CUDA = Dialect(
 
 
 def call_function(values: ExpressionEmitter, name: str, arguments: Sequence[Text], dtype: DType) -> Text:
-    """The text of a call of a scalar function of the IR (`Call`). Raises LoweringError for functions without code on
-    this target.
+    """The text of a call of the scalar function `name` of the IR (`Call`) with a result of type `dtype`. Raises
+    LoweringError for functions without code on this target.
     """
     if name == "divide" and len(arguments) == 2 and dtype is DType.FLOAT32:
         return values.dialect.operated("/", PRODUCT, *arguments)

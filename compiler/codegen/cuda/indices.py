@@ -39,8 +39,8 @@ class Index:
 
 
 def index(values: ExpressionEmitter, form: LinearForm) -> Index:
-    """The text of a simplified linear form, in 32 or 64 bits. Raises LoweringError if the form needs 64 bits and the
-    language has no such integers.
+    """The text of a simplified linear form, in 32 or 64 bits. Raises LoweringError if the form may exceed 32 bits, its
+    terms are bounded and not read from memory, and the language has no integers of 64 bits.
     """
     # The variable of a loop that runs at most once is replaced by 0, even if its range would help a proof.
     form = LinearForm({a: c for a, c in form.terms.items() if not _is_zero(values, a)}, form.constant)
@@ -190,7 +190,7 @@ def _atom(values: ExpressionEmitter, atom: Expr) -> Index:
 
 
 def _division(values: ExpressionEmitter, op: Operator, a: Expr, b: Expr) -> Index:
-    """The text of `a // b` or `a % b`."""
+    """The text of `a op b`, for `op` "//" or "%", which both round down."""
     key = Binary(op, a, b)
     if (held := values.named.get(key)) is not None:
         return held
@@ -229,8 +229,8 @@ def _leaves_32_bits(values: ExpressionEmitter, atom: Expr) -> bool:
 
 
 def _depth(values: ExpressionEmitter, atom: Expr) -> int:
-    """Nesting depth of the innermost loop whose variable occurs in an atom (subexpression that is not a sum); -1 if
-    there is none.
+    """Nesting depth (0: outermost) of the innermost loop whose variable occurs in an atom (subexpression that is not a
+    sum); -1 if there is none.
     """
     order: Mapping[str, int] = {name: depth for depth, name in enumerate(values.ranges)}
     return max((order.get(name, -1) for name in free_vars(atom)), default=-1)

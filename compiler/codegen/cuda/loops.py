@@ -34,7 +34,9 @@ _THREAD = ("block", "thread")
 
 
 def emit_loop(kernel: KernelEmitter, loop: For, inside: Inside) -> None:
-    """Emits a loop of one thread, or of all threads together."""
+    """Emits a loop of one thread, or of all threads together. `inside`: emitter of the loop's body. Raises
+    LoweringError for a loop over blocks.
+    """
     values = kernel.values
     if loop.kind.startswith("block."):
         raise LoweringError(f"`{summarize(loop)}`: loops over blocks must be the outermost ones of a kernel")

@@ -138,7 +138,8 @@ class GpuTarget:
 
 
 def cuda_target(arch: str = "sm_90", *, tensor_float: bool = False) -> GpuTarget:
-    """A typical card of an architecture (H100 for sm_90). Raises CudaTargetError for unknown names.
+    """A typical card of the architecture named `arch` (H100 for sm_90). `tensor_float`: see `GpuTarget`. Raises
+    CudaTargetError for unknown names.
 
     Use `dataclasses.replace` to set the values of a real device.
     """

@@ -128,7 +128,7 @@ def _load(
 
 
 def store(total: DType, scope: str = "shared") -> IntrinsicDeclaration:
-    """Declares a store of a fragment of sums, [16, 8], to memory of a scope ("shared" or "dram")."""
+    """Declares a store of a fragment of sums, [16, 8] of type `total`, to memory of a scope ("shared" or "dram")."""
     c = Buffer(name="c", shape=(ROWS, COLUMNS), dtype=total, scope=MATRIX_C)
     target = Buffer(name="target", shape=(ROWS, COLUMNS), dtype=total, scope=scope)
     i, j = Var("i"), Var("j")

@@ -30,8 +30,9 @@ ROW_BYTES = 16
 
 
 def fragment_storage(buffer: Buffer, name: str, distribution: tuple[str | None, ...]) -> Storage:
-    """The storage, in the registers of one lane, of a buffer in a fragment scope. Its strides count registers; they are
-    0 for the two dimensions of the matrix, since operations take a matrix whole.
+    """The storage, in the registers of one lane, of a buffer in a fragment scope, with the C identifier `name`.
+    `distribution`: for each dimension the thread axis that the dimension is distributed over, or None. The storage's
+    strides count registers; they are 0 for the two dimensions of the matrix, since operations take a matrix whole.
 
     Raises LoweringError for matrices that no operation supports, and for a matrix that is distributed over threads.
     """

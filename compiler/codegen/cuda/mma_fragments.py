@@ -97,8 +97,8 @@ class Fragment:
         return "unsigned"
 
     def position(self, group: T, thread: T, register: int, part: int = 0) -> tuple[T, T]:
-        """Row and column of element `part` of a register, as numbers or as index expressions; the lane is 4 * `group` +
-        `thread` (the ISA's groupID and threadID_in_group).
+        """Row and column of the element with number `part` in the lane's register number `register`, as numbers or as
+        index expressions; the lane is 4 * `group` + `thread` (the ISA's groupID and threadID_in_group).
         """
         step = self.packed
         match self.scope:

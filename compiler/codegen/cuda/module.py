@@ -160,7 +160,9 @@ class _Outline:
         return [text for text in (self.dialect.prelude, *functions, *self.defined.values()) if text]
 
     def host(self, statement: Stmt, loops: tuple[For, ...], iteration: Mapping[str, int]) -> None:
-        """Adds the launches of a host-level statement, in order; `iteration`: values of the host's loop variables."""
+        """Adds the launches of a host-level statement, in order. `loops`: the host's loops around the statement, which
+        are unrolled; `iteration`: values of their variables.
+        """
         match statement:
             case Seq(statements=statements):
                 for inner in statements:
@@ -187,7 +189,9 @@ class _Outline:
                 raise LoweringError(f"`{summarize(statement)}` is outside of all kernels")
 
     def launch(self, statement: For, loops: tuple[For, ...], iteration: Mapping[str, int]) -> None:
-        """Adds the launches of the kernel with outermost loop `statement`; `iteration`: values of the host's loops."""
+        """Adds the launch of the kernel with outermost loop `statement`; several launches if one would have too many
+        blocks along x. `loops`: the host's loops around the kernel; `iteration`: values of their variables.
+        """
         written = self._written.get(id(statement))
         if written is None:
             written = self._written[id(statement)] = self.write(kernel_at(statement, loops))
@@ -210,7 +214,8 @@ class _Outline:
             )
 
     def parameter(self, buffer: Buffer, name: str, shape: Shape, *, changed: bool) -> Parameter:
-        """The kernel parameter for an array.
+        """The kernel parameter `name` for the array `buffer`; `shape`: the kernel's shape; `changed`: whether the
+        kernel writes to the array.
 
         Reads through a restricted pointer to a read-only array may use a cache that is not coherent, so the array must
         not change while the kernel runs (PTX ISA, "ld.global.nc"). An overlapping kernel runs while the preceding
@@ -223,12 +228,14 @@ class _Outline:
         )
 
     def overlaps(self, shape: Shape) -> bool:
-        """Whether launching a kernel while the preceding kernel ends is expected to be faster."""
+        """Whether a kernel of this shape is launched before the preceding kernel ends: the target can do so, and the
+        kernel has at most `OVERLAPPED_BLOCKS` blocks per multiprocessor.
+        """
         few = prod(shape.grid) <= OVERLAPPED_BLOCKS * self.target.multiprocessors
         return few and self.target.has("overlapping kernels")
 
     def array(self, buffer: str) -> ParameterArgument | WorkspaceArgument:
-        """The launch argument for the address of a buffer in global memory."""
+        """The launch argument for the address of the buffer named `buffer` in global memory."""
         offset = self._workspace.get(buffer)
         if buffer in self.parameters or offset is None:
             return ParameterArgument(name=buffer)

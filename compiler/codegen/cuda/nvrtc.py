@@ -31,7 +31,7 @@ def compile_cubin(source: str, arch: str) -> bytes:
 
 
 def compile_ptx(source: str, arch: str) -> str:
-    """The PTX of a source's kernels, for reading; raises the errors of `compile_cubin`."""
+    """The PTX of a source's kernels for an architecture ("sm_90"), for reading; raises errors as `compile_cubin`."""
     nvrtc = _load()
     with _Compilation(nvrtc, source) as compilation:
         # PTX is made for a virtual architecture, machine code for a real one.
@@ -60,7 +60,9 @@ class _Compilation:
         self._nvrtc.nvrtcDestroyProgram(self._program)
 
     def run(self, arch: str) -> None:
-        """Compiles for a real ("sm_90") or virtual ("compute_90") architecture."""
+        """Compiles for a real ("sm_90") or virtual ("compute_90") architecture. Raises CudaTargetError if NVRTC does
+        not know the architecture, CompileError if it rejects the source.
+        """
         nvrtc = self._nvrtc
         options = [option.encode() for option in (f"--gpu-architecture={arch}", *OPTIONS)]
         (status,) = nvrtc.nvrtcCompileProgram(self._program, len(options), options)

@@ -67,7 +67,9 @@ def prepare(
 
 
 def check_form(program: Program, target: GpuTarget) -> None:
-    """Raises LoweringError unless a program is in kernel form (all work is inside loops over GPU blocks)."""
+    """Raises LoweringError unless a program is in kernel form (all work is inside loops over GPU blocks), whatever the
+    target.
+    """
     if (reason := kernel_obstacle(program)) is not None:
         raise LoweringError(f"{program.name}: {reason}")
 
@@ -115,13 +117,13 @@ def _check_block(kernel: Kernel, target: GpuTarget) -> None:
 
 
 def shared_bytes(kernel: Kernel, target: GpuTarget) -> int:
-    """Bytes of shared memory of a kernel."""
+    """Bytes of shared memory of a kernel; buffers share bytes only if the target's language allows this."""
     return plan_shared(kernel, Names(), overlays=target.dialect.overlays).bytes
 
 
 def check_copies(program: Program, target: GpuTarget) -> None:
-    """Raises LoweringError for asynchronous copies that no hardware supports. An asynchronous copy must go from global
-    to shared memory, and must not convert elements.
+    """Raises LoweringError for asynchronous copies that no hardware supports, whatever the target. An asynchronous copy
+    must go from global to shared memory, and must not convert elements.
     """
     for kernel in kernels(program):
         for node in walk(kernel.body):
@@ -143,12 +145,16 @@ def _check_copy(copy: Copy) -> None:
 
 
 def check_order(program: Program, target: GpuTarget) -> None:
-    """Raises RaceError if threads or blocks of a kernel access an element unsynchronized (`races.check_races`)."""
+    """Raises RaceError if threads or blocks of a kernel access an element unsynchronized (`races.check_races`),
+    whatever the target.
+    """
     check_races(program)
 
 
 def check_instructions(program: Program, target: GpuTarget) -> None:
-    """Raises LoweringError for instructions that the architecture lacks, and for what `check_bulk_copies` refuses."""
+    """Raises LoweringError for instructions that the architecture lacks, for bulk copies on a target without them, and
+    for accesses to swizzled buffers that `check_bulk_copies` refuses.
+    """
     for kernel in kernels(program):
         if not target.has("wgmma") and has_products(kernel.body):
             raise LoweringError(

@@ -77,7 +77,7 @@ class _Emitter:
     def combine_multiply(self) -> Text:
         """The text of combine_multiply(a, b, zero point of a, zero point of b, ratio, zero point, unsigned, low, high):
         the product of a and b, each minus its zero point, is multiplied by the ratio; the sum with the zero point is
-        rounded and clamped.
+        rounded and clamped. `unsigned`: the sum is rounded as a uint8 value, 128 above the int8 result.
         """
         shift = UNSIGNED_OFFSET if self.whole(6) else 0
         product = self.product(self.less(0, self.whole(2)), self.less(1, self.whole(3)))

@@ -96,7 +96,7 @@ def _check_kernel(kernel: Kernel) -> None:
 
 def _check_blocks(kernel: Kernel, uses: Sequence[Access]) -> None:
     """Raises RaceError if two blocks touch the same element of a buffer in global memory and at least one of them
-    writes it.
+    writes it. `uses`: the kernel's accesses to this buffer.
     """
     coordinates = [(loop.name, loop.name) for loop in kernel.blocks]
     host = [loop.name for loop in kernel.host]
@@ -124,7 +124,9 @@ def _check_blocks(kernel: Kernel, uses: Sequence[Access]) -> None:
 
 
 def _pairs(uses: Sequence[Access]) -> list[tuple[Access, Access]]:
-    """All pairs of accesses of which at least one writes; a writing access is also paired with itself."""
+    """All pairs of different accesses in `uses` of which at least one writes; a writing access is also paired with
+    itself.
+    """
     distinct = list({(u.starts, u.extents, u.write, u.loops): u for u in uses}.values())
     return [
         (p, q) for p, q in [*combinations(distinct, 2), *((u, u) for u in distinct)] if p.write or q.write
@@ -144,8 +146,8 @@ def _extents(kernel: Kernel) -> list[int]:
 
 
 def _iterations(loops: Sequence[For], name: str) -> list[dict[str, int]]:
-    """The values of the host's loop variables in each iteration. Raises LoweringError, which names the kernel `name`,
-    for more than MOST_BLOCKS iterations.
+    """The values of the variables of the host's `loops`, outermost first, in each iteration of the nest. Raises
+    LoweringError, which names the kernel `name`, for more than MOST_BLOCKS iterations.
     """
     found: list[dict[str, int]] = [{}]
     for loop in loops:
@@ -248,8 +250,9 @@ def _check_spans(kernel: Kernel, interesting: set[str], threads: Mapping[str, in
 
 
 def _representatives(kernel: Kernel, tasks: Sequence[Task]) -> list[dict[str, int]]:
-    """Groups the blocks of a kernel into kinds with equal accesses; returns for one block of each kind the values of
-    the loops around the kernel's body.
+    """Groups the blocks of a kernel into kinds with equal accesses by `tasks` (`asynchronous.tasks_of`); returns for
+    one block of each kind the values of the loops around the kernel's body. Raises LoweringError for more than
+    MOST_BLOCKS kinds, or more than MOST_ITERATIONS blocks.
     """
     names = [loop.name for loop in kernel.around]
     parts: dict[Expr, None] = {}

@@ -150,7 +150,7 @@ class Shadows:
         return nest(loops, assign)
 
     def over(self, box: Region, buffer: Buffer, value: Expr, name: str) -> Stmt:
-        """Loops that assign `value` to all elements of `box`, a rectangular part of a buffer."""
+        """Loops that assign `value` to the elements of `buffer` in the region `box`. The assignment is named `name`."""
         loops: list[tuple[Var, Expr]] = []
         indices: list[Expr] = []
         for d, (start, extent) in enumerate(zip(box.starts, box.extents, strict=True)):

@@ -79,8 +79,8 @@ def _shape(buffer: Buffer) -> str:
 
 
 def plan_shared(kernel: Kernel, names: Names, *, overlays: bool) -> SharedPlan:
-    """Places for all buffers of scope "shared" in a kernel. `overlays`: buffers whose lifetimes do not overlap may use
-    the same bytes (`Dialect.overlays`).
+    """Places for all buffers of scope "shared" in a kernel. `names` makes the buffers' C identifiers. `overlays`:
+    buffers whose lifetimes do not overlap may use the same bytes (`Dialect.overlays`).
 
     A buffer lives for the body of its allocation, so the lifetimes of buffers allocated in sequence do not overlap.
     """

@@ -47,7 +47,9 @@ class _Event:
 
 
 class SpanChecker:
-    """Compares the accesses of a block's threads between two barriers; equal spans are compared once."""
+    """Compares the accesses of a block's threads between two barriers; equal spans are compared once. `threads`: the
+    number of threads along each axis of the block.
+    """
 
     def __init__(self, kernel: Kernel, threads: Mapping[str, int]) -> None:
         self.kernel = kernel
@@ -81,7 +83,9 @@ class SpanChecker:
         self.checked.add(key)
 
     def list(self, event: _Event) -> Touched:
-        """The elements that the access `event` touches, and the thread that touches each."""
+        """The elements that the access `event` touches, and the owner of each: the number of the thread that touches
+        it. Work of several threads together has other owners in each step: `thread` reduces owners to threads.
+        """
         key = event.run, event.run.task.accesses.index(event.access)
         held = self.lists.get(key)
         if held is None:
@@ -94,8 +98,8 @@ class SpanChecker:
         return held
 
     def plain(self, events: Sequence[_Event]) -> None:
-        """Raises RaceError if synchronous accesses to one buffer in different threads race. Accesses of one thread
-        cannot race, since it executes them in program order.
+        """Raises RaceError if the synchronous accesses `events` to one buffer race in different threads. Accesses of
+        one thread cannot race, since it executes them in program order.
         """
         writes = [e for e in events if e.access.write]
         if not writes:
@@ -136,8 +140,8 @@ class SpanChecker:
                 )
 
     def flying(self, events: Sequence[_Event]) -> None:
-        """Checks asynchronous copies against all other accesses. Until its wait, a copy may access memory at any time.
-        Raises RaceError.
+        """Checks the asynchronous copies in `events`, all accesses to one buffer, against the other accesses. Until its
+        wait, a copy may access memory at any time. Raises RaceError.
         """
         for position, event in enumerate(events):
             flight = event.flight
@@ -172,8 +176,8 @@ class SpanChecker:
                     )
 
     def late(self, event: _Event, other: _Event, element: int, a: int, b: int, during: bool) -> None:
-        """Raises RaceError: an asynchronous copy of thread `a` and the access `other` of thread `b` touch `element`.
-        `during`: the access happens while the copy is in flight.
+        """Raises RaceError: the asynchronous copy `event` of thread `a` and the access `other` of thread `b` touch
+        `element`. `during`: the access happens while the copy is in flight.
         """
         does = "writes" if other.access.write else "reads"
         own = "fills" if event.access.write else "reads"
@@ -211,7 +215,7 @@ class SpanChecker:
 
 
 def _during(flight: Flight, other: _Event) -> bool:
-    """Whether the access `other` may happen between an asynchronous copy's issue and its wait."""
+    """Whether the access `other` may happen between the issue of the asynchronous copy `flight` and its wait."""
     if other.flight is not None:
         # Both may be in flight at the same time unless one is waited for before the other is issued.
         first, second = sorted((flight, other.flight), key=lambda f: -1 if f.start is None else f.start)

@@ -61,7 +61,9 @@ characters; otherwise it is called "bx", "by" or "bz".
 
 
 class KernelEmitter:
-    """Emits the body of one kernel into `source`."""
+    """Emits the body of one kernel into `source`. `shape`: the kernel's launch shape. `shared`: the places of its
+    buffers in shared memory. `names` makes C identifiers.
+    """
 
     def __init__(
         self,
@@ -253,11 +255,11 @@ class KernelEmitter:
             self._alone = ()
 
     def first_along(self, axis: str) -> Text:
-        """The condition that a thread is the first one along an axis."""
+        """The condition that a thread is the first one along `axis` ("x", "y" or "z")."""
         return Text(f"{self.thread(axis)} == 0", EQUALITY)
 
     def thread(self, axis: str) -> str:
-        """The variable with a thread's coordinate along an axis."""
+        """The variable with a thread's coordinate along `axis` ("x", "y" or "z"), which the kernel then declares."""
         self.threads_used.add(axis)
         return THREAD[f"thread.{axis}"]
 

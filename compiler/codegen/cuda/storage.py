@@ -68,8 +68,8 @@ def buffer_bytes(buffer: Buffer) -> int:
 
 
 def in_memory(buffer: Buffer, name: str, space: Space, *, changed: bool = True) -> Storage:
-    """The storage of a whole array: a parameter in the device's memory (`space` "global"), or a buffer that all threads
-    of a block share ("shared").
+    """The storage of a whole array with the C identifier `name`: a parameter in the device's memory (`space` "global"),
+    or a buffer that all threads of a block share ("shared"). `changed`: whether the kernel writes to the array.
     """
     return Storage(
         buffer=buffer,
@@ -83,8 +83,9 @@ def in_memory(buffer: Buffer, name: str, space: Space, *, changed: bool = True) 
 
 
 def in_registers(buffer: Buffer, name: str, distribution: tuple[str | None, ...] | None = None) -> Storage:
-    """The storage of one thread's part of a buffer. `distribution`: for each dimension the thread axis that the
-    dimension is distributed over, or None; no dimension is distributed if the whole argument is None.
+    """The storage of one thread's part of a buffer, with the C identifier `name`. `distribution`: for each dimension
+    the thread axis that the dimension is distributed over, or None; no dimension is distributed if the whole argument
+    is None.
     """
     held = distribution if distribution is not None else (None,) * len(buffer.shape)
     shape = tuple([1 if axis else size for size, axis in zip(buffer.shape, held, strict=True)])

@@ -25,7 +25,7 @@ class Text:
 
 
 def operation(op: str, precedence: int, a: Text, b: Text) -> Text:
-    """The text `a op b` for a left-associative operator."""
+    """The text `a op b` for a left-associative operator; `precedence`: the precedence of `op`."""
     return Text(f"{a.within(precedence)} {op} {b.within(precedence + 1)}", precedence)
 
 
@@ -102,7 +102,8 @@ def _rank(line: str, at: int) -> int:
 def wrapped(line: str) -> list[str]:
     """Divides a line of a C-like language into lines of at most `WIDTH` characters, if possible. A line ends where the
     fewest brackets are open; among such positions, where `_rank` is lowest. Lines after the first one are indented by 8
-    more spaces.
+    more spaces. A comment behind code moves to lines before the code. Preprocessor lines and lines with string literals
+    stay whole.
     """
     if len(line) <= WIDTH or line.lstrip().startswith("#") or '"' in line:
         return [line]

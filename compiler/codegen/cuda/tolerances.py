@@ -69,7 +69,8 @@ def worst_case(precision: Precision, depth: int) -> float:
 def tolerance(
     precision: Precision, depth: int, *, output: DType = DType.FLOAT32, rounded: bool = True
 ) -> float:
-    """Bound on max |computed - exact| / max |exact| for a product of matrices of independent random numbers.
+    """Bound on max |computed - exact| / max |exact| for a product of matrices of independent random numbers, each sum
+    of `depth` products. `precision`: type of the multiplied inputs. `output`: type in which results are stored.
 
     `rounded`: whether the exact result is computed from the rounded inputs. If not, the rounding errors of both inputs
     are added to the bound. Roundings to nearest add up like a random walk, to 4 sqrt(n) u for n products with unit

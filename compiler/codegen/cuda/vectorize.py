@@ -31,10 +31,10 @@ if TYPE_CHECKING:
 def vectorized(kernel: KernelEmitter, loop: For) -> bool:
     """Emits a vectorized loop of one thread, with one memory access for all iterations where possible.
 
-    The number of iterations must be constant, and the body must consist of assignments and sums. The accesses of all
-    iterations then become one access to a vector if they are to device or shared memory, if the elements are adjacent,
-    if the first element is at a multiple of the number of iterations, and if no condition guards the access. Returns
-    False, and emits nothing, if no access becomes a vector.
+    The number of iterations must be constant and at least 2, and the body must consist of assignments, sums and maxima.
+    The accesses of all iterations then become one access to a vector if they are to device or shared memory, if the
+    elements are adjacent, if the first element is at a multiple of the number of iterations, and if no condition guards
+    the access. Returns whether an access became a vector; if not, nothing was emitted.
     """
     extent = simplify(loop.extent, kernel.values.ranges)
     leaves = _straight(loop.body)
@@ -55,7 +55,7 @@ def vectorized(kernel: KernelEmitter, loop: For) -> bool:
 
 
 def _straight(statement: Stmt) -> list[Assign | Reduce] | None:
-    """The assignments and sums of a body without loops; None if it has other statements."""
+    """The assignments, sums and maxima of a body without loops, in order; None if it has other statements."""
     match statement:
         case Assign() | Reduce():
             return [statement]
@@ -174,7 +174,7 @@ class _Vectors:
         return self.values.vector(own.dtype, self.count)
 
     def pointer(self, buffer: Buffer, vector: str, *, const: bool = False) -> str:
-        """The type of a pointer to a vector in the memory of a buffer."""
+        """The type of a pointer to a vector in the memory of a buffer; `const`: the pointer is for reading only."""
         return self.values.dialect.pointer(vector, self.values.storages[buffer.name].space, const=const)
 
     def first(self, buffer: Buffer, indices: tuple[Expr, ...]) -> str:

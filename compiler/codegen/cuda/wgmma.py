@@ -38,7 +38,7 @@ ARCHITECTURE = "sm_90a"
 
 
 def columns_of(dtype: DType) -> tuple[int, ...]:
-    """The widths of products with a left factor of type `dtype`; for integers only multiples of 16 from 32 on."""
+    """The widths of products with a left factor of type `dtype`; for integers, widths above 32 are multiples of 16."""
     return tuple([n for n in COLUMNS if n < 32 or n % 16 == 0 or not dtype.is_integer])
 
 
@@ -152,7 +152,8 @@ def declarations() -> list[IntrinsicDeclaration]:
 
 
 def descriptor(start: int, leading: int, stride: int, swizzle: int = 0) -> int:
-    """The 64-bit descriptor of a matrix in shared memory for `wgmma`; arguments in bytes, multiples of 16.
+    """The 64-bit descriptor of a matrix in shared memory for `wgmma`. Arguments are in bytes; raises ValueError unless
+    `start`, `leading` and `stride` are multiples of 16.
 
     `start`: address of the matrix. `swizzle`: bytes of a swizzled row, 0 for core matrices. For core matrices,
     `leading` is the distance from one core matrix to the next along the depth, and `stride` the distance to the next
@@ -214,8 +215,9 @@ def _factor(
 def _swizzled_factors(
     left: DType, right: DType, columns: int, order_a: Order, order_b: Order
 ) -> tuple[list[tuple[Var, int]], tuple[Expr, Expr], Load, Load]:
-    """Describes the product of two swizzled factors. Returns its loops as (variable, extent), the row and column of the
-    sum, and the loads of the multiplied elements of A and B.
+    """Describes the product of two swizzled factors, A of type `left` and B of type `right`, with `columns` columns.
+    `order_a`, `order_b`: the factors' storage orders. Returns the product's loops as (variable, extent), the row and
+    column of the sum, and the loads of the multiplied elements of A and B.
     """
     k = Var("k")
     row, rows, x = _swizzled_factor("a", left, GROUP_ROWS, "i", k, along_depth=order_a == "rows")
@@ -230,7 +232,8 @@ def _swizzled_factor(
     the index of an element among the `size` rows of A or columns of B, the loops (variable, extent) whose variables
     form this index, and the load of the element with this index at depth `k`.
 
-    `data`: the loop variables are named after it. `along_depth`: whether swizzled rows run along the depth.
+    `data`: the loop variables are named after it. `along_depth`: whether swizzled rows run along the depth. Raises
+    ValueError if they run across it and `size` fills no whole number of them.
     """
     if along_depth:
         i = Var(data)

@@ -218,8 +218,9 @@ def _hold(kernel: KernelEmitter, uses: Sequence[Intrinsic]) -> None:
 
 
 def _matrix(kernel: KernelEmitter, use: Intrinsic, region: Region, *, along_depth: bool) -> str:
-    """The C++ text of the descriptor of a wgmma factor that is stored as core matrices (8 contiguous lines of 16 bytes
-    each). `along_depth`: the lines run along the depth.
+    """The C++ text of the descriptor of a wgmma factor, operand `region` of `use`, that is stored as core matrices (8
+    contiguous lines of 16 bytes each). `along_depth`: the lines run along the depth. Raises LoweringError for factors
+    that are stored otherwise.
     """
     form = kernel.values.offset(region.buffer, region.starts)
     storage = kernel.values.storages[region.buffer.name]
@@ -241,8 +242,9 @@ def _matrix(kernel: KernelEmitter, use: Intrinsic, region: Region, *, along_dept
 
 
 def _swizzled_matrix(kernel: KernelEmitter, use: Intrinsic, region: Region, *, along_depth: bool) -> str:
-    """The C++ text of the descriptor of a wgmma factor that is stored in swizzled rows of 32, 64 or 128 bytes.
-    `along_depth`: whether these rows run along the depth.
+    """The C++ text of the descriptor of a wgmma factor, operand `region` of `use`, that is stored in swizzled rows of
+    32, 64 or 128 bytes. `along_depth`: whether these rows run along the depth. Raises LoweringError for factors that
+    are stored otherwise.
     """
     values, storage = kernel.values, kernel.values.storages[region.buffer.name]
     size = region.buffer.dtype.bits // 8

@@ -12,7 +12,9 @@ from ..cuda.functions import CUDA
 
 
 def _extremum(name: str, op: str) -> str:
-    """The definition of a function for the greater or lesser of two values; its result is NaN if either is NaN."""
+    """The definition of the function `name`, which returns the greater (`op` ">") or lesser ("<") of two floats; the
+    result is NaN if either is NaN.
+    """
     return f"""\
 __device__ __forceinline__ float {name}(float a, float b) {{ return a {op} b || a != a ? a : b; }}
 """
@@ -38,8 +40,8 @@ __device__ __forceinline__ bfloat16 to_bfloat16(float x) {
 
 
 def _once(name: str, text: str) -> str:
-    """A definition inside an include guard. A network's kernels are written to one file, module after module, and
-    several modules may contain the same definition.
+    """The definition `text` inside an include guard named after `name`. A network's kernels are written to one file,
+    module after module, and several modules may contain the same definition.
     """
     return f"#ifndef vdla_{name}\n#define vdla_{name}\n{text}#endif\n"
 

@@ -23,7 +23,9 @@ def _of_integers(name: str, body: str) -> str:
 
 
 def _extremum(name: str, op: str) -> str:
-    """The definition of a function for the greater or lesser of two values; its result is NaN if either is NaN."""
+    """The definition of the function `name`, which returns the greater (`op` ">") or lesser ("<") of two floats; the
+    result is NaN if either is NaN.
+    """
     return f"""\
 static float {name}(float a, float b) {{
     return a {op} b || a != a ? a : b;

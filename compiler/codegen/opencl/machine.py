@@ -45,8 +45,8 @@ class OpenClTarget(WorkGroupTarget):
         return self.work_items
 
     def refusal(self, name: str, capability: tuple[int, int], threads: int, shared_bytes: int) -> str | None:
-        """The reason why a device does not run this target's code; None if it does (`WorkGroupTarget.refusal`). The
-        device must also have at least `LEAST.threads` work-items in a work-group.
+        """The reason why the device `name` does not run this target's code; None if it does. The device must have at
+        least `LEAST.threads` work-items in a work-group, and the limits that `WorkGroupTarget.refusal` demands.
         """
         if threads < LEAST.threads:
             return f"{name} has {threads} work-items per group, but kernels need {LEAST.threads}; use another device"

@@ -50,8 +50,8 @@ class WorkGroupTarget(GpuTarget):
         return WARP
 
     def refusal(self, name: str, capability: tuple[int, int], threads: int, shared_bytes: int) -> str | None:
-        """The reason why a device does not run this target's code; None if it does. `threads`, `shared_bytes`: the
-        device's largest number of threads and of shared memory bytes of a block.
+        """The reason why the device `name` does not run this target's code; None if it does. `threads`, `shared_bytes`:
+        the device's largest number of threads and of shared memory bytes of a block. `capability` does not matter.
         """
         if threads < self.threads_per_block:
             return (

@@ -20,19 +20,20 @@ if TYPE_CHECKING:
 
 
 def chain_span(config: Config, address: Column, size: Column) -> Span:
-    """The `size` bytes from byte `address` on of the chain memory (on-chip memory that keeps a layer's output for the
-    next layer), as a range of input vectors. The memory's first vector has the number `Config.chain_base`.
+    """The range of input vectors that contain the `size` bytes from byte `address` on of the chain memory (on-chip
+    memory that keeps a layer's output for the next layer). Its first vector has the number `Config.chain_base`.
     """
     first, last = address // config.inp_bytes, -(-(address + size) // config.inp_bytes)
     return Span("inp", config.chain_base + first, config.chain_base + last)
 
 
 def margin_runs(config: Config, buffer: Buffer, place: ChainBuffer) -> Iterator[tuple[int, int, int, int]]:
-    """Yields the places of the pads around a tensor [images, blocks, rows, columns, batch, block_out], which is at
-    `place` in the chain memory (on-chip memory between layers). The unit is an output vector.
+    """Yields the places of the pads around the tensor `buffer` [images, blocks, rows, columns, batch, block_out], which
+    is at `place` in the chain memory (on-chip memory between layers). The buffer's rows and columns include the pads.
 
     Each item is a rectangle of pad vectors: (first vector, number of rows, vectors in a row, distance from one row to
-    the next). The pads at the end of a plane and the pads at the beginning of the next plane form a single row.
+    the next), in output vectors from the buffer's start. The pads at the end of a plane and the pads at the beginning
+    of the next plane form a single row.
     """
     vectors = Blocks.of(config).outputs
     top, left, bottom, right = place.margins
@@ -52,12 +53,12 @@ def margin_runs(config: Config, buffer: Buffer, place: ChainBuffer) -> Iterator[
 def fill_margins(
     emitter: LayerEmitter, buffer: Buffer, place: ChainBuffer, positions: Rows, at: tuple[Column, Column]
 ) -> None:
-    """Adds the stores that write the pads around a tensor at `place` in the chain memory (on-chip memory between
-    layers). The pad stores are spread evenly after the stores at `positions` (numbers of iterations in program order).
-    A pad store writes the pad value because its low and high clamping limits both equal this value.
+    """Adds the stores that write the pads around the tensor `buffer` at `place` in the chain memory (on-chip memory
+    between layers). The pad stores are spread evenly after the stores at `positions` (numbers of iterations in program
+    order). A pad store writes the pad value because its low and high clamping limits both equal this value.
 
-    `at`: accumulators and parameter entries that the preceding stores read. Pad stores read the same accumulators and
-    entries, so that they wait for no other data.
+    `at`: (accumulator, parameter entry) that the store at each of `positions` reads. The pad stores after it read the
+    same accumulator and entry, so that they wait for no other data.
     """
     runs = list(margin_runs(emitter.config, buffer, place))
     parts = min(len(runs), len(positions))

@@ -29,7 +29,7 @@ _MOST_KEYS = 1 << 31
 
 
 def pick(column: Column, rows: NDArray[Any]) -> Column:
-    """The values of a column in the rows that `rows` selects, by ascending row numbers or by a bool for each row."""
+    """A column of only the rows `rows` (ascending row numbers, or a bool for each row); an int stays an int."""
     return column[rows] if isinstance(column, np.ndarray) else column
 
 
@@ -138,7 +138,7 @@ _OPERATIONS: Mapping[str, Callable[[Any, Any], Any]] = {
 
 
 def evaluate(expr: Expr, environment: Environment) -> Any:
-    """The value of an integer (or bool) index expression; raises ValueError for any other expression."""
+    """The value of an index expression, with variables from `environment`; raises ValueError for other expressions."""
     if type(expr) is Var:
         return environment[expr.name]
     if type(expr) is Const:
@@ -150,7 +150,7 @@ def evaluate(expr: Expr, environment: Environment) -> Any:
 
 
 def evaluator(expr: Expr) -> Evaluator:
-    """A function from an environment (values of loop variables) to the value of `expr`, as `evaluate` computes it."""
+    """A function from an environment (values of loop variables) to `evaluate(expr, environment)`."""
     return partial(evaluate, expr)
 
 
@@ -195,7 +195,7 @@ class Iterations:
         return {KERNEL: np.unique(kernel) if isinstance(kernel, np.ndarray) else kernel}
 
     def expanded(self, name: str, extent: Column, positions: int) -> Iterations:
-        """Replaces each row by rows for the iterations 0 .. `extent` - 1 of inner loop `name`, `positions` apart."""
+        """Replaces each row by rows for iterations 0 .. `extent` - 1 of loop `name`, `positions` apart in position."""
         count = len(self)
         if isinstance(extent, np.ndarray):
             extent = np.maximum(extent, 0)
@@ -256,7 +256,7 @@ class Access:
         self.extents = tuple([evaluator(extent) for extent in region.extents[skip:leading]])
 
     def base(self, environment: Environment) -> Column:
-        """The first scratchpad element of the buffer copy (double buffering) that each iteration uses."""
+        """The first element of the buffer copy (double buffering) that each iteration uses; `begin` without slots."""
         if self.slots is None or self._copy is None:
             return self._begin
         first = self.slots[environment[KERNEL], self._copy(environment)]
@@ -272,7 +272,7 @@ class Access:
         return total
 
     def slope(self, loop: str) -> int | None:
-        """Number of elements by which the access moves in an iteration of `loop`; None if it is not constant."""
+        """Number of elements by which the access moves in an iteration of `loop`; None if not linear in `loop`."""
         if any(loop in variables_in(atom) for atom, _ in self._others):
             return None
         return self._variables.get(loop, 0)

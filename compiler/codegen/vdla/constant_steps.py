@@ -33,8 +33,8 @@ def with_constant_steps(
 
 
 def _is_constant(access: Access, chain: Chain, i: int, around: Iterations) -> bool:
-    """Whether the address steps of loop `i` are equal in all iterations of the loops of `chain`, for each iteration of
-    `around` by itself.
+    """Whether the steps of the address `access` along loop number `i` (0: outermost) of `chain` are equal in all
+    iterations of the chain's loops, for each iteration of `around` by itself.
     """
     name, extent = chain.loops[i]
     if access.slope(name) is not None:
@@ -50,8 +50,8 @@ def _is_constant(access: Access, chain: Chain, i: int, around: Iterations) -> bo
 
 
 def beside(access: Access | PartedRows, chain: Chain, name: str, around: Iterations) -> Environment:
-    """The loops' values in all iterations of `around` and of those other loops of `chain` that may change the address
-    steps of its loop `name`; `name` and loops of constant steps are at 0.
+    """The loops' values in all iterations of `around` and of the loops of `chain` that may change the steps of the
+    address `access` along the chain's loop `name`; `name` itself and loops of constant steps are at 0.
     """
     constant = [loop for loop in chain.names if loop == name or access.slope(loop) is not None]
     return chain.iterations(around, frozenset(constant)).values

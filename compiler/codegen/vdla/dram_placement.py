@@ -46,8 +46,8 @@ class DramImage(Image):
     tail: int = 0
 
     def finish(self, emission: Emission, group: int, *, data: bool = True) -> NDArray[np.uint8]:
-        """Completes a program and returns the memory image, as `Image.finish`; rearranges weights, and separates the
-        stores of the layers in `apart` from loads in time.
+        """Completes the program `emission` and returns the memory image, with the arguments of `Image.finish`; then
+        rearranges weights, and separates the stores of the layers in `apart` from loads in time.
         """
         memory = Image.finish(self, emission, group, data=data)
         tile = emission.config.wgt_bytes
@@ -61,8 +61,8 @@ class DramImage(Image):
 
 
 def dram_image(config: Config, layers: Sequence[LoweredLayer], apart: Collection[str]) -> DramImage:
-    """An empty memory image for a program of `layers` on a machine with a DRAM; each segment begins at a row. `apart`:
-    names of the layers whose stores are separated in time from loads (`keep_apart`).
+    """An empty memory image for a program of `layers` on a machine with a DRAM; each segment begins at the start of a
+    DRAM row. `apart`: names of the layers whose stores are separated in time from loads (`keep_apart`).
     """
     row = controller_of(config).row_bytes
     chosen = frozenset(number for number, layer in enumerate(layers) if layer.name in apart)
@@ -72,10 +72,11 @@ def dram_image(config: Config, layers: Sequence[LoweredLayer], apart: Collection
 
 def order_weights(emission: Emission, segments: Sequence[Segment]) -> list[tuple[int, NDArray[np.int64]]]:
     """Rearranges constant weights so that each load reads one contiguous run of bytes, and the loads of a layer follow
-    one another in memory. Sets the new addresses of the loads in `emission`.
+    one another in memory. Sets the new addresses of the loads in `emission`; the caller moves the weights in the image.
 
-    Returns (byte address, order) for each segment whose weights are rearranged: tile k of the segment is the tile that
-    had the number order[k] before. A segment keeps its order if two different loads have a tile in common.
+    Returns (byte address, order) for each of `segments` whose weights must be rearranged: tile k of the segment is the
+    tile that had the number order[k] before. A segment keeps its order if two different loads have a tile in common.
+    On a machine that multiplies a tile in several parts (extension `fold`), all segments do.
     """
     tile, found = emission.config.wgt_bytes, []
     loads = [(number, batch) for number, batch in enumerate(emission.batches) if batch.name == "LOAD.WGT"]
@@ -132,9 +133,9 @@ def _tiles(boxes: NDArray[np.int64], sizes: NDArray[np.int64]) -> NDArray[np.int
 
 
 def keep_apart(emission: Emission, layers: Collection[int], tail: int) -> None:
-    """Separates the stores of the layers numbered `layers` from the loads of these layers. Moves the stores of a tile
-    behind the loads that follow them. Also lets these loads and stores access a fictitious piece of DRAM, so that
-    tokens order them.
+    """Separates the stores of the layers numbered `layers` from the loads of these layers, in `emission`. Moves the
+    stores of a tile behind the loads that follow them. Also lets these loads and stores access a fictitious piece of
+    DRAM, so that tokens order them.
 
     A store takes some time before it sends its first burst. So the last `tail` input vectors in front of a store become
     a separate load, for which the store does not wait.
@@ -156,14 +157,14 @@ def keep_apart(emission: Emission, layers: Collection[int], tail: int) -> None:
 
 
 def _loads(batch: Batch) -> bool:
-    """Whether the load unit executes the instructions, or the compute unit loads accumulators."""
+    """Whether the instructions are the load unit's, or loads of accumulators, which the compute unit executes."""
     return batch.unit == Unit.LOAD or batch.name.startswith("LOAD.ACC")
 
 
 def _cut_tails(emission: Emission, layers: Collection[int], tail: int) -> set[Batch]:
     """Cuts off the end of each LOAD.INP in `layers`, except if the next instruction is a load too: the last `tail`
     vectors, or more if only whole rows can be cut off, become a separate load. A load stays whole if it has too few
-    vectors, or if it would have to be cut within a row and pad rows follow. Returns the separate loads.
+    vectors, or if it would have to be cut within a row and pad rows follow. Returns the batches of the separate loads.
     """
     loading = np.zeros(emission.count + 1, bool)
     for batch in emission.batches:
@@ -212,8 +213,8 @@ def boxes_of(batch: Batch) -> dict[str, Rows]:
 
 
 def parts_of(box: Mapping[str, Rows], tail: int) -> Rows:
-    """For each load of `box`, the number of parts (1, 2 or 3) into which it is cut. `tail`: number of vectors to be cut
-    off at the end.
+    """For each load of `box` (fields _BOX), the number of parts into which it is cut: 1 (it stays whole), 2, or 3 (the
+    rows before the last row, and two parts of the last row). `tail`: number of vectors to be cut off at the end.
     """
     rows, columns = box["y_size"], box["x_size"]
     last = -(-tail // np.maximum(columns, 1))
@@ -229,11 +230,11 @@ def parts_of(box: Mapping[str, Rows], tail: int) -> Rows:
 def cut_boxes(
     box: Mapping[str, Rows], tail: int, counts: Rows
 ) -> Iterator[tuple[int, Rows, dict[str, Rows]]]:
-    """Cuts the loads of `box` into parts. `tail`: number of vectors to be cut off at the end. `counts`: number of parts
-    of each load.
+    """Cuts the loads of `box` (fields _BOX) into parts. `tail`: number of vectors to be cut off at the end. `counts`:
+    number of parts of each load, from `parts_of`.
 
-    Yields (number of the part, indices of the loads, fields of this part of these loads), for one part and all loads
-    that are cut in the same way at a time.
+    Yields (number of the part, from 0; indices of the loads; fields _BOX of this part of these loads), for one part and
+    all loads that are cut in the same way at a time.
     """
     rows, columns, left, none = box["y_size"], box["x_size"], box["x_pad_0"], 0 * box["y_size"]
     by_rows = columns <= tail
@@ -272,11 +273,12 @@ def cut_boxes(
 
 
 def _moved(batches: Sequence[Batch], count: int, layers: Collection[int]) -> NDArray[np.int64]:
-    """Moves loads before stores. Returns the new number of each of `count` instructions.
+    """Moves loads before stores: returns the new number of each of the `count` instructions, by its old number.
+    `batches`, all instructions of the program, stay as they are.
 
-    A run is a sequence of consecutive instructions of one unit in one layer. In `layers`, each run of the store unit
-    changes places with a run of the load unit that directly follows it in the same layer. Two runs keep their order if
-    they access the same memory and one of them writes it.
+    A run is a sequence of consecutive instructions of one unit in one layer; loads of accumulators count as the load
+    unit's. In `layers`, each run of the store unit changes places with a run of the load unit that directly follows it
+    in the same layer. Two runs keep their order if they access the same memory and one of them writes it.
     """
     units, groups = np.zeros(count, np.int64), np.zeros(count, np.int64)
     for batch in batches:
@@ -301,8 +303,8 @@ def _moved(batches: Sequence[Batch], count: int, layers: Collection[int]) -> NDA
 
 def _conflicts(batches: Sequence[Batch], run: NDArray[np.int64], runs: int) -> NDArray[np.bool_]:
     """For each run of instructions except the last: whether the run and the next run access the same memory and one of
-    them writes it, as far as `batches` have their instructions. Compares the ranges from the lowest to the highest
-    accessed address. `run`: the number of the run to which each instruction belongs. `runs`: the number of all runs.
+    them writes it. Only instructions in `batches` count. Compares the ranges from the lowest to the highest address
+    that a run accesses. `run`: the number of the run to which each instruction belongs. `runs`: how many there are.
     """
     low, high = np.full(runs, 1 << 62), np.full(runs, -1)
     ends: dict[tuple[str, bool], tuple[NDArray[np.int64], NDArray[np.int64]]] = {}

@@ -45,8 +45,8 @@ from .program_order import Draft, Drafts, EmissionCache, put_in_order
 class Emission:
     """The program under construction: its instructions so far, and the state that carries over from layer to layer.
 
-    `activations`: the byte range of DRAM that stores write. `granule`: unit, in bytes, in which accesses to DRAM are
-    compared for dependences.
+    `activations`: (first, end) byte of the DRAM that stores write. `granule`: unit, in bytes, in which accesses to DRAM
+    are compared for dependences. `uop_address`: DRAM byte address of the micro-ops. `count`: instructions so far.
     """
 
     config: Config
@@ -87,7 +87,7 @@ class Emission:
         self.count += 1
 
     def dram_span(self, address: Column, size: Column) -> tuple[Span, ...]:
-        """The activations in an access to `size` bytes of DRAM at `address`, in units of `granule`; () if none."""
+        """The part of `activations` in an access to `size` bytes at `address`, in granules from their start, if any."""
         low, high = self.activations
         first = (address - low) // self.granule
         last = -(-(address + size - low) // self.granule)
@@ -99,8 +99,8 @@ class Emission:
 
 @dataclass(frozen=True, slots=True)
 class Chain:
-    """A nest of loops (variable and extent of each, outermost first) and the statement `leaf` inside, which few
-    instructions express. `positions`: for each loop, the difference in position between two neighbouring iterations. A
+    """A nest of loops (variable and extent of each, outermost first) with the statement `leaf` inside; few instructions
+    express the nest. `positions`: for each loop, the difference in position between two neighbouring iterations. A
     position is the number of an iteration in program order, among all iterations of the layer.
     """
 
@@ -126,7 +126,7 @@ class Chain:
         return inner
 
     def of_constant_steps(self, accesses: Sequence[Access], around: Iterations) -> tuple[Chain, Iterations]:
-        """The chain and `around` if each loop moves each address by one constant step; else as `constant_steps`."""
+        """The chain and `around`; outer loops move to `around` until each loop moves `accesses` by constant steps."""
         if all(access.slope(name) is not None for access in accesses for name in self.names):
             return self, around
         from .constant_steps import with_constant_steps
@@ -135,7 +135,7 @@ class Chain:
 
 
 class LayerEmitter:
-    """Emits kernels of one program, one after the other, into an `Emission`.
+    """Emits kernels that all run `program`, one after the other, into an `Emission`. `group`: number of their layer.
 
     `addresses`: for each kernel the memory locations of its parameters; the kernels differ in DRAM addresses only.
     `weights`: the parts of weight tiles that contain weights, on a machine that multiplies a tile in several parts
@@ -266,7 +266,7 @@ class LayerEmitter:
         return name in self._varying
 
     def dram(self, buffer: Buffer, environment: Environment) -> Column:
-        """The byte address of a parameter in DRAM."""
+        """The DRAM byte address of a parameter: an int, or an array (by iteration) if kernels have different ones."""
         found: list[int] = []
         for places in self.addresses:
             place = places[buffer.name]

@@ -243,7 +243,7 @@ def _without(first: Expr) -> Expr:
 def _uneven(
     operands: tuple[Access, Access, Access | PartedRows], chain: Chain, i: int, around: Iterations
 ) -> bool:
-    """Whether the address steps of loop `i` differ between iterations of other loops, in the chain or around it."""
+    """Whether an operand's address steps in loop `i` differ between iterations of other loops (`chain`, `around`)."""
     name, extent = chain.loops[i]
     for access in operands:
         if access.slope(name) is not None:
@@ -304,8 +304,8 @@ def _sequences(
     inside: Column,
     inner: Iterations,
 ) -> _Sequences:
-    """The micro-op sequence of each iteration in `inner`. `inside`: the row of a weight tile at which an iteration's
-    weights begin. Iterations with equal row, `extents` of unrolled loops and (with `fold`) tile share a sequence.
+    """The micro-op sequence of each iteration in `inner`. `names`: the chain's loops. `inside`: row of a weight tile
+    where the iteration's weights begin. Equal row, `extents` of unrolled loops and (with `fold`) tile: one sequence.
     """
     tile = () if plan.parts is None else plan.parts.tile(inner.values)
     groups = group_rows([*extents, inside, *tile], len(inner))

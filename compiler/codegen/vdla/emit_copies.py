@@ -54,7 +54,7 @@ class _Transfer(NamedTuple):
     """One load instruction for a part of a box (the rectangular region that a copy moves), in elements.
 
     `target`, `origin`: addresses in scratchpad and DRAM relative to the box's start. `y_size`, `x_size`: rows and
-    columns in DRAM. `x_stride`: distance of the rows in DRAM. All other fields are numbers of pads.
+    columns in DRAM. `x_stride`: distance of the rows in DRAM. All other fields: pads above, below, left and right.
     """
 
     target: int
@@ -163,7 +163,7 @@ def _columns(table: Sequence[_Transfer], place: np.ndarray) -> dict[str, Column]
 
 def _axes(box: _Box, row: int, to: tuple[int, ...], origin: tuple[int, ...]) -> list[_Axis] | None:
     """The dimensions of copy number `row` in `box`, without unpadded ones of length 1; None if the copy is empty. `to`:
-    strides in the scratchpad. `origin`: strides in DRAM."""
+    strides in the scratchpad. `origin`: strides in DRAM. Raises ValueError if sizes in scratchpad and DRAM differ."""
     extents = [item(extent, row) for extent in box.to]
     if any(extent <= 0 for extent in extents):
         return None

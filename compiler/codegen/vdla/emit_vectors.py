@@ -131,8 +131,8 @@ def _first(around: Iterations, names: list[str]) -> Environment:
 
 def _counted(chain: Chain, accesses: list[Access], zero: Environment) -> int:
     """The number of innermost loops, at most two, that become loop counts of one instruction: their extents must not
-    exceed `_MOST_ITERATIONS`, and their address steps must not be negative. The steps of all loops of `chain` are
-    constant. `zero`: values of the loop variables in the first iteration.
+    exceed `_MOST_ITERATIONS`, and the steps of the addresses `accesses` along them must not be negative. The steps
+    along all loops of `chain` are constant. `zero`: values of the loop variables in the first iteration.
     """
     counted = 0
     for name, extent in reversed(chain.loops[-2:]):

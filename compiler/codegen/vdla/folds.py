@@ -125,8 +125,8 @@ def _fewest_parts(
 def fold_weights(
     config: Config, layers: Sequence[LoweredLayer]
 ) -> tuple[Sequence[LoweredLayer], Mapping[tuple[int, int], FoldedWeights]]:
-    """The layers with weights rearranged for the extension `fold`, and each kernel's `FoldedWeights` by (layer number,
-    kernel number).
+    """The layers with weights rearranged for the extension `fold`, and the `FoldedWeights` of each kernel that has
+    weights of a GEMM, by (layer number, kernel number).
     """
     found: dict[tuple[int, int], FoldedWeights] = {}
     changed: list[LoweredLayer] = []
@@ -226,7 +226,7 @@ class PartsOfTiles:
 
         An operation in `starting` must overwrite the sums of all lanes, even of lanes without weights in its tile. So
         it also multiplies the first part of the inputs for every group of lanes that has weights in any tile of the
-        same block of filters.
+        same block of filters. If no operation has a part to multiply, the first operation multiplies part 0.
         """
         count = len(starting)
         if self._used is None:

@@ -29,7 +29,7 @@ def gemm(config: Config, scope: str = "inp", zero_points: Pair = (0, 0)) -> Intr
 
 
 def gemm_attributes(zero_points: Pair) -> tuple[tuple[str, int], ...]:
-    """The attributes of a `gemm` intrinsic with zero points, for emission; none if both are 0."""
+    """The attributes of a `gemm` intrinsic with zero points (of inp, of wgt), for emission; none if both are 0."""
     return tuple(zip(("inp_zero", "wgt_zero"), zero_points, strict=True)) if any(zero_points) else ()
 
 
@@ -92,7 +92,7 @@ def post(
 
 
 def post_attributes(post: Post, pool: PoolOperator = "max") -> tuple[tuple[str, int], ...]:
-    """The attributes of a STORE.POST intrinsic, for emission; float32 values are given as their bits.
+    """The attributes of a STORE.POST intrinsic for `post` and `pool`, for emission; float32 values are given as bits.
 
     Raises ValueError if requantization and a combination other than an addition need different zero points: the
     hardware has one register for both.
@@ -129,5 +129,5 @@ def post_attributes(post: Post, pool: PoolOperator = "max") -> tuple[tuple[str, 
 
 
 def float_bits(value: float) -> int:
-    """The bits of a float32 as an unsigned integer."""
+    """The bits of `value`, rounded to float32, as an unsigned integer."""
     return int(np.float32(value).view(np.uint32))

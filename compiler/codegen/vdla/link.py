@@ -111,7 +111,7 @@ class Image:
         return address
 
     def constant(self, name: str, constant: Constant, size: int) -> int:
-        """The address of a constant of `size` bytes, added to the image unless an equal one is there."""
+        """The address of a constant of `size` bytes, added to the image as `name` unless an equal one is there."""
         alike = self._known.setdefault(size, [])
         for address, known in alike:
             if constant.same(known):
@@ -304,8 +304,8 @@ class _Placed:
 
 
 def _place_tensors(config: Config, tensors: Tensors, image: Image, *, as_weights: bool) -> _Placed:
-    """Assigns DRAM addresses. Each input, output and constant of the graph gets its own segment; the tensors that are
-    neither `inside` others nor `chained` (in the chain memory, on-chip memory between layers) share one planned arena.
+    """Assigns DRAM addresses; returns them and the byte range that stores write. Inputs, outputs and constants have
+    segments; tensors neither `inside` others nor `chained` (in on-chip memory between layers) share a planned arena.
 
     `as_weights`: some tensors are read as weight tiles, so that they begin at multiples of a tile's size.
     """

@@ -44,9 +44,9 @@ def pads_ahead(
     """For each layer, the outputs of the next layer whose pads the layer may write early: outputs in the chain memory
     (on-chip memory between layers) whose location is already free while the layer runs.
 
-    Layers are the graph's nodes. A layer cannot write pads early if its last kernel has no STORE.POST; its tuple is
-    then empty. If the chain memory contains anything other than tensors of the graph, the tuples of all layers are
-    empty.
+    Layers are the graph's nodes. `chained`: location of each tensor in the chain memory, by name. A layer cannot write
+    pads early if its last kernel has no STORE.POST; its tuple is then empty. If the chain memory contains anything
+    other than tensors of the graph, the tuples of all layers are empty.
     """
     none: list[tuple[Padded, ...]] = [() for _ in layers]
     lives = lifetimes(graph)

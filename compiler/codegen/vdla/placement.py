@@ -140,7 +140,7 @@ class MicroOpMemory:
         self._known: dict[bytes, Sequence] = {}
 
     def place(self, words: np.ndarray) -> Sequence | None:
-        """The place of sequence `words` in the current page; adds a new sequence. Returns None if the page is full."""
+        """The place of sequence `words` in the current page; adds a new sequence. None if it does not fit."""
         key = words.tobytes()
         found = self._known.get(key)
         if found is not None:
@@ -160,13 +160,13 @@ class MicroOpMemory:
         self._known = {}
 
     def contents(self, page: int) -> np.ndarray:
-        """The micro-ops of a page."""
+        """The micro-ops of page number `page`, counted from 0, in one array."""
         parts: Iterable[np.ndarray] = self.pages[page]
         return np.concatenate([np.zeros(0, dtype=self._dtype), *parts])
 
 
 class StoreTables:
-    """The contents of the store unit's tables (parameters, look-up) after the program so far, as DRAM entry numbers."""
+    """Which DRAM entry the program so far put into each entry of the store unit's tables (parameters, look-up)."""
 
     NAMES = ("LOAD.PAR", "LOAD.TABLE")
     """The instructions that fill the tables, with constants only."""
@@ -178,7 +178,7 @@ class StoreTables:
         self._entries = {name: np.full(depth, -1, np.int64) for name, depth in depths}
 
     def load(self, name: str, fields: Mapping[str, NDArray[np.int64]]) -> NDArray[np.bool_]:
-        """Returns for each load `name`, in program order, whether it changes the table. Records the contents."""
+        """Whether each load `name` (columns `fields`), in program order, changes the table. Records the contents."""
         entries, kept = self._entries[name], np.ones(len(fields["x_size"]), np.bool_)
         columns = (fields[field].tolist() for field in self.FIELDS)
         for number, (first, origin, rows, width, stride) in enumerate(zip(*columns, strict=True)):

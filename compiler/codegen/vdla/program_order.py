@@ -101,8 +101,8 @@ def put_in_order(
 def _changes(
     emission: Emission, drafts: Sequence[Draft], places: Sequence[Rows]
 ) -> Iterator[tuple[Rows, NDArray[np.bool_]]]:
-    """For each register and each table of the store unit: positions, in program order, of the instructions that write
-    it; for each of them, whether it changes the contents.
+    """For each register and each table of the store unit: the places in program order of the instructions that write
+    it; for each of them, whether it changes the contents. `places`: for each draft the places of its instructions.
     """
     writers: dict[str, list[tuple[Draft, Rows]]] = {}
     for draft, mine in zip(drafts, places, strict=True):

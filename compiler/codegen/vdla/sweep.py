@@ -59,12 +59,14 @@ class PartedRows:
         return self._rows.base(environment)
 
     def offset(self, environment: Environment) -> Column:
-        """For each iteration, the number of the accessed row within the buffer's copy."""
+        """For each iteration, the address in the buffer's copy: first row of the group + number of the part."""
         row = self._rows.offset(environment)
         return row - row % self._group + self._lane(environment) // self._narrow
 
     def slope(self, loop: str) -> int | None:
-        """Number of rows by which the access moves in one iteration of `loop`; None if it is not constant."""
+        """Number of rows by which the access moves in each iteration of `loop`; None unless it is a constant number of
+        whole groups and the loop does not change the lane.
+        """
         slope = self._rows.slope(loop)
         return None if slope is None or slope % self._group or loop in self._lanes_of else slope
 

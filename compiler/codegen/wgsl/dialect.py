@@ -45,8 +45,8 @@ class WgslDialect(Dialect):
     # Expressions
 
     def integer(self, value: int, *, wide: bool = False) -> Text:
-        """An integer literal of 32 bits. The least and greatest int64 become the least and greatest int32. Raises
-        LoweringError for other values of more than 32 bits.
+        """An integer literal of 32 bits, also if `wide`. The least and greatest int64 become the least and greatest
+        int32. Raises LoweringError for other values of more than 32 bits.
         """
         if abs(value) >= 2**63 - 1:
             value = 2**31 - 1 if value > 0 else -(2**31)
@@ -59,7 +59,7 @@ class WgslDialect(Dialect):
         return Text(f"{value}", UNARY if value < 0 else PRIMARY)
 
     def converted(self, dtype: DType, value: Text) -> Text:
-        """A number or truth value, converted to an element type."""
+        """The text of a number or truth value converted to the element type `dtype`."""
         if dtype is DType.INT8:
             return Text(f"extractBits(i32({value.text}), 0u, 8u)")
         if dtype is DType.UINT8:
@@ -73,7 +73,7 @@ class WgslDialect(Dialect):
     def operated(self, op: str, precedence: int, a: Text, b: Text) -> Text:
         """The text `a op b`, with the parentheses that WGSL requires around comparisons inside comparisons, || inside
         &&, and && inside ||. For x + 0.0, 0.0 + x and 0.0 - x it is a call of `positive_zero`, because compilers may
-        give zero the wrong sign.
+        give zero the wrong sign. `precedence`: the precedence of `op`.
         """
         if precedence in (RELATION, EQUALITY):
             return Text(f"{a.within(SUM)} {op} {b.within(SUM)}", precedence)
@@ -89,7 +89,9 @@ class WgslDialect(Dialect):
         return operation(op, precedence, a, b)
 
     def compared(self, op: str, precedence: int, a: Text, b: Text, dtype: DType) -> Text:
-        """The comparison of two values of an element type; it is false if one of them is NaN (`!=`: true)."""
+        """The text of the comparison `a op b` of two values of type `dtype`; it is false if one of them is NaN (`!=`:
+        true). `precedence`: the precedence of `op`.
+        """
         if dtype is DType.BOOL and op in ("<", "<="):
             a, b = (self.converted(DType.INT32, side) for side in (a, b))
         if dtype.is_float and op == "!=":
@@ -107,7 +109,7 @@ class WgslDialect(Dialect):
     # Declarations and loops
 
     def declared(self, dtype: DType, name: str, elements: int | None = None) -> str:
-        """The declaration of a variable of one thread, or of an array of `elements` elements."""
+        """The declaration of the variable `name` of one thread; of an array if `elements`, its size, is given."""
         if elements is None:
             return f"var {name}: {self.type_of(dtype)};"
         if dtype in (DType.INT8, DType.UINT8):
@@ -115,11 +117,11 @@ class WgslDialect(Dialect):
         return f"var {name}: array<{self.type_of(dtype)}, {elements}>;"
 
     def defined(self, dtype: DType, name: str, value: str) -> str:
-        """The declaration of a constant `name` with the value `value`."""
+        """The declaration of a constant `name` of type `dtype` with the text `value` as value."""
         return f"let {name}: {self.type_of(dtype)} = {value};"
 
     def counted(self, dtype: DType, name: str, end: str) -> str:
-        """The head of a loop whose counter goes from 0 to below `end`."""
+        """The head of a loop whose counter `name`, of type `dtype`, goes from 0 to below `end`."""
         return f"for (var {name}: {self.type_of(dtype)} = 0; {name} < {end}; {name}++)"
 
     # Memory
@@ -131,21 +133,21 @@ class WgslDialect(Dialect):
             return Text(storage.name)
         at = _inside(storage, at)
         if not _packed(storage):
-            text = f"{storage.name}[{_at(storage, at, dtype)}]"
+            text = f"{storage.name}[{_at(storage, at)}]"
             return Text(f"{text}.x" if _long(storage) else text)
         name = "int8_at" if dtype is DType.INT8 else "uint8_at"
         text = Text(f"{name}({self.word(storage, at)}, {at})")
         return Text(f"{text.text} != 0", EQUALITY) if dtype is DType.BOOL else text
 
     def stored(self, storage: Storage, at: str, value: Text) -> str:
-        """The statement that writes the element with index `at` of a buffer."""
+        """The statement that writes `value` to the element with index `at` of a buffer."""
         if storage.scalar:
             return f"{storage.name} = {value.text};"
         at = _inside(storage, at)
         if not _packed(storage):
             text = f"widened({value.text})" if _long(storage) else value.text
-            return f"{storage.name}[{_at(storage, at, storage.buffer.dtype)}] = {text};"
-        place = f"{storage.name}[{_at(storage, at, storage.buffer.dtype)}]"
+            return f"{storage.name}[{_at(storage, at)}] = {text};"
+        place = f"{storage.name}[{_at(storage, at)}]"
         number = self.converted(DType.INT32, value).text if storage.buffer.dtype is DType.BOOL else value.text
         if storage.space == "register":
             return f"{place} = with_byte({place}, {at}, {number});"
@@ -155,11 +157,13 @@ class WgslDialect(Dialect):
 
     def word(self, storage: Storage, at: str) -> str:
         """The 32-bit word that contains the element with index `at` of a buffer of 8-bit elements."""
-        place = f"{storage.name}[{_at(storage, at, storage.buffer.dtype)}]"
+        place = f"{storage.name}[{_at(storage, at)}]"
         return f"atomicLoad(&{place})" if _atomic(storage) else place
 
     def shared_arrays(self, buffers: Iterable[tuple[Buffer, str]], alignment: int) -> list[str]:
-        """The declarations of buffers in shared memory, each with its name."""
+        """The declarations of buffers in shared memory, each given with its name. `alignment` is not used: WGSL aligns
+        arrays by their element types.
+        """
         lines: list[str] = []
         for buffer, name in buffers:
             elements = prod(buffer.shape)
@@ -195,7 +199,9 @@ class WgslDialect(Dialect):
         return frozenset({*(array.name for array in parts.arrays), *parts.numbers, *shared})
 
     def definitions(self, used: AbstractSet[str], texts: Sequence[str]) -> list[str]:
-        """The definitions of the functions that `texts` mention, and of the functions that these definitions call."""
+        """The definitions of the functions that `texts` mention, and of the functions that these definitions call.
+        `used` has no effect.
+        """
         wanted: set[str] = set()
         unread = list(texts)
         while unread:
@@ -241,7 +247,7 @@ def _inside(storage: Storage, at: str) -> str:
     return at
 
 
-def _at(storage: Storage, at: str, dtype: DType) -> str:
+def _at(storage: Storage, at: str) -> str:
     """For the element with index `at` of a buffer: its index in the array that stores the buffer, or the index of the
     word that contains the element.
     """

@@ -19,7 +19,9 @@ if TYPE_CHECKING:
 def _unary(
     name: str, operator: str, formula: str, *constants: float, **attributes: Any
 ) -> Callable[[Tensor], Tensor]:
-    """Makes the function `name` (docstring: `formula`), which records one ONNX node that reads x and `constants`."""
+    """Makes the function `name` with the docstring `formula`. The function records one node of the ONNX operator
+    `operator`, which has `attributes` and whose inputs are x and then the scalars `constants`.
+    """
 
     def function(x: Tensor) -> Tensor:
         return record(operator, x, *constants, **attributes)
@@ -86,15 +88,17 @@ def embedding(indices: Tensor, weight: Parameter) -> Tensor:
 
 
 def max_pool2d(x: Tensor, kernel_size: Pair, stride: Pair | None = None, padding: Pair = 0) -> Tensor:
-    """Largest element of each window of x, [batch, channels, rows, columns]; `stride` is by default `kernel_size`."""
+    """Largest element of each window of x, [batch, channels, rows, columns]. `padding`: rows and columns added at both
+    ends, which are never the largest. `stride` is by default `kernel_size`.
+    """
     places = window(2, kernel_size, stride, padding)
     need_room(x, places)
     return record("MaxPool", x, **places)
 
 
 def avg_pool2d(x: Tensor, kernel_size: Pair, stride: Pair | None = None, padding: Pair = 0) -> Tensor:
-    """Mean of each window of x, [batch, channels, rows, columns], including zeros of the padding; `stride` is by
-    default `kernel_size`.
+    """Mean of each window of x, [batch, channels, rows, columns], including the zeros of `padding` rows and columns at
+    both ends; `stride` is by default `kernel_size`.
     """
     places = window(2, kernel_size, stride, padding)
     need_room(x, places)
@@ -102,7 +106,7 @@ def avg_pool2d(x: Tensor, kernel_size: Pair, stride: Pair | None = None, padding
 
 
 def adaptive_avg_pool2d(x: Tensor, output_size: Pair = 1) -> Tensor:
-    """Mean of each channel, [batch, channels, 1, 1]. Raises NetworkError for output sizes other than 1."""
+    """Mean of each channel of x, [batch, channels, 1, 1]. Raises NetworkError for output sizes other than 1."""
     need(output_size in (1, (1, 1), [1, 1]), "output_size", output_size, "1, or use avg_pool2d")
     return record("GlobalAveragePool", x)
 
@@ -116,8 +120,9 @@ def interpolate(
 ) -> Tensor:
     """Resizes x [batch, channels, rows, columns] to `size` rows and columns, or by `scale_factor`.
 
-    `mode` is "nearest" or "bilinear". With `align_corners`, "bilinear" keeps the elements in the corners. Raises
-    NetworkError for other modes, and unless exactly one of `size` and `scale_factor` is given.
+    `scale_factor`: result's size / size of x, one number or (rows, columns). `mode` is "nearest" or "bilinear". With
+    `align_corners`, "bilinear" keeps the elements in the corners; "nearest" ignores it. Raises NetworkError for other
+    modes, and unless exactly one of `size` and `scale_factor` is given.
     """
     given = (size, scale_factor)
     need(x.ndim == 4, "the input", x, "a tensor [batch, channels, rows, columns]")
@@ -138,7 +143,7 @@ def interpolate(
 
 
 def flatten(x: Tensor, start_dim: int = 1, end_dim: int = -1) -> Tensor:
-    """Merges the dimensions from `start_dim` to `end_dim` into one."""
+    """Merges the dimensions of x from `start_dim` to `end_dim` (inclusive) into one."""
     return x.flatten(start_dim, end_dim)
 
 

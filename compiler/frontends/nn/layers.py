@@ -16,7 +16,7 @@ from .tensor import Tensor, record
 
 
 def uniform(shape: tuple[int, ...], bound: float) -> Parameter:
-    """A parameter with initial values spread evenly between -bound and bound."""
+    """A parameter of `shape`; its initial values are drawn from the uniform distribution between -bound and bound."""
     return Parameter(shape, lambda random, shape: random.uniform(-bound, bound, shape))
 
 

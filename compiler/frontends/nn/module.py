@@ -42,7 +42,9 @@ class Module:
         raise NetworkError("defines no forward(self, x); define it")
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """The result of `forward`, recorded as part of this module."""
+        """The result of `forward`. The nodes that it records get this module's path. Raises NetworkError without a
+        tensor among the arguments.
+        """
         for tensor in _tensors((args, kwargs)):
             with tensor.recorder.inside(self):
                 return self.forward(*args, **kwargs)
@@ -52,11 +54,13 @@ class Module:
         )
 
     def children(self) -> dict[str, Module]:
-        """The modules that are attributes of this module, by attribute name."""
+        """The modules that are attributes of this module, by attribute name; modules in a plain list are left out."""
         return {name: value for name, value in vars(self).items() if isinstance(value, Module)}
 
     def named_modules(self, path: str = "") -> Iterator[tuple[str, Module]]:
-        """Yields (path, module) for this module and all modules in it; the path of a child is "PATH.ATTRIBUTE"."""
+        """Yields (path, module) for this module, whose path is `path`, and all modules in it; the path of a child is
+        "PATH.ATTRIBUTE".
+        """
         yield path, self
         for name, child in self.children().items():
             yield from child.named_modules(f"{path}.{name}" if path else name)

@@ -52,7 +52,8 @@ class _Recurrent(Module):
                 setattr(self, f"{name}_l{layer}{ending}", parameter)
 
     def _run(self, x: Tensor, states: Sequence[Tensor], **attributes: Any) -> tuple[Tensor, list[Tensor]]:
-        """The outputs of the last layer, and each state after the last step, [layers * directions, batch, hidden_size].
+        """Runs all layers on x, the input of `forward`. Returns the outputs of the last layer, and each state after the
+        last step, [layers * directions, batch, hidden_size].
 
         `states`: the first states, of the same shape, or empty. `attributes`: further attributes of the ONNX operator.
         """
@@ -81,7 +82,8 @@ class _Recurrent(Module):
 
     def _constant(self, x: Tensor, layer: int, kinds: Sequence[str]) -> Tensor:
         """Parameters of a layer as one input of the ONNX node, [directions, gates * hidden_size, ...], with gates in
-        ONNX's order. `kinds`: the names of the parameters without the layer; several lie one behind the other.
+        ONNX's order. `kinds`: the names of the parameters without the layer; several are joined along axis 1. `x`: any
+        recorded tensor.
         """
 
         def joined(*arrays: np.ndarray) -> np.ndarray:
@@ -102,7 +104,9 @@ class LSTM(_Recurrent):
     def forward(
         self, x: Tensor, state: tuple[Tensor, Tensor] | None = None
     ) -> tuple[Tensor, tuple[Tensor, Tensor]]:
-        """Returns (outputs of the last layer, (hidden state, cell state)), with the shapes of PyTorch's LSTM."""
+        """Returns (outputs of the last layer, (hidden state, cell state) after the last step), with the shapes of
+        PyTorch's LSTM. `state`: the first (hidden state, cell state); None: zeros.
+        """
         y, (hidden, cell) = self._run(x, state or ())
         return y, (hidden, cell)
 
@@ -114,7 +118,9 @@ class GRU(_Recurrent):
     order = (1, 0, 2)  # PyTorch: reset, update, new. ONNX: update, reset, hidden.
 
     def forward(self, x: Tensor, state: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        """Returns (outputs of the last layer, hidden state), with the shapes of PyTorch's GRU."""
+        """Returns (outputs of the last layer, hidden state after the last step), with the shapes of PyTorch's GRU.
+        `state`: the first hidden state; None: zeros.
+        """
         y, (hidden,) = self._run(x, () if state is None else (state,), linear_before_reset=1)
         return y, hidden
 
@@ -171,7 +177,7 @@ class MultiHeadAttention(Module):
         return self.out_proj(joined.reshape(*joined.shape[:2], self.embed_dim))
 
     def _heads(self, number: int, x: Tensor) -> Tensor:
-        """Queries (0), keys (1) or values (2) of all heads, [batch, heads, sequence, size]."""
+        """Projects x to the queries (`number` 0), keys (1) or values (2) of heads, [batch, heads, sequence, size]."""
         name, derived = ("query", "key", "value")[number], x.recorder.derived
         need_size(x, 2, self.widths[number], f"the width of {name}")
         if len(set(self.widths)) == 1:

@@ -20,7 +20,7 @@ DTYPES = ("float16", "float32", "float64", "int8", "int16", "int32", "int64", "u
 
 
 class NetworkError(UserError):
-    """Raised for a mistake in a network of `vdla.nn`: the line names the module by its path, and the operator."""
+    """Raised for a mistake in a network of `vdla.nn`. The message names the module by its path, and the operator."""
 
     has_place = False
     """Whether the message begins with the path and class of a module."""
@@ -56,13 +56,13 @@ def is_integer(value: object, least: float = -inf) -> bool:
 
 
 def is_number(value: object) -> bool:
-    """Whether a value is a finite number of Python or numpy."""
+    """Whether a value is a finite number of Python or numpy. True and False are numbers."""
     return isinstance(value, int | float | np.number) and isfinite(value)
 
 
 def integers(name: str, value: Any, dims: int | None = None, least: int = 1) -> tuple[int, ...]:
-    """The argument `name` as a tuple of `dims` integers, or of any number of integers if `dims` is None. Each integer
-    must be `least` or larger. A single integer stands for `dims` equal integers.
+    """The `value` of the argument `name` as a tuple of `dims` integers, or of any number of integers if `dims` is None.
+    A single integer stands for `dims` equal integers. Raises NetworkError for integers below `least`.
     """
     numbers: tuple[Any, ...] = tuple(value) if isinstance(value, tuple | list) else (value,) * (dims or 1)
     fits = len(numbers) == (dims or len(numbers)) and all(is_integer(number, least) for number in numbers)
@@ -72,7 +72,9 @@ def integers(name: str, value: Any, dims: int | None = None, least: int = 1) -> 
 
 
 def check_arguments(module: object, **given: object) -> None:
-    """Checks that each argument of `module` is a positive integer, and that the argument eps is a finite number."""
+    """Raises NetworkError unless each argument in `given` is a positive integer; an argument "eps" must be a finite
+    number instead. The message begins with the class of `module`.
+    """
     for name, value in given.items():
         fits, wanted = is_integer(value, 1), "a positive integer"
         if name == "eps":
@@ -84,6 +86,7 @@ def window(
     dims: int, kernel_size: Pair, stride: Pair | None, padding: Pair, dilation: Pair = 1, where: str = ""
 ) -> dict[str, Any]:
     """ONNX's attributes of a window that slides over `dims` dimensions. A `stride` of None means the kernel size.
+    `padding`: elements added at both ends of a dimension.
 
     Messages of errors begin with `where`.
     """
@@ -95,7 +98,9 @@ def window(
 
 
 def need_room(x: Any, window: dict[str, Any]) -> None:
-    """Raises NetworkError if `window`, ONNX's attributes, is larger than the tensor x [batch, channels, ...]."""
+    """Raises NetworkError if `window`, ONNX's attributes, is larger than x [batch, channels, ...] with the pads. A
+    symbol as a size of x is large enough.
+    """
     kernel, pads, dilations = (window[name] for name in ("kernel_shape", "pads", "dilations"))
     for size, extent, pad, step in zip(x.shape[2:], kernel, pads, dilations, strict=False):
         fits = isinstance(size, str) or size + 2 * pad > (extent - 1) * step

@@ -44,7 +44,7 @@ _OTHER_NAMES = _table("""view=reshape view_as=reshape size=shape T=transpose(0,1
 swapaxes=transpose chunk=split dim=ndim to=cast("float32") type=cast("float32") astype=cast("float32")
 float=cast("float32") half=cast("float16") long=cast("int64") int=cast("int32") bool=cast("bool")
 contiguous= detach= clone= cpu= cuda= requires_grad= requires_grad_=""")
-"""Replacements for attributes that only PyTorch's tensors have; empty for those that a network can leave out."""
+"""Replacements that messages name for attributes which only PyTorch's tensors have; "" for one to leave out."""
 _END = 2**63 - 1
 """End of a slice that reaches to the end of its dimension."""
 
@@ -80,7 +80,9 @@ class Tensor(NDArrayOperatorsMixin):
         __eq__ = __ne__ = _operator  # type: ignore[assignment]
 
     def __array_ufunc__(self, function: np.ufunc, method: str, *inputs: Operand, **named: Any) -> Tensor:
-        """Records the node of a Python operator, also of `x += y`. Raises NetworkError for other functions of numpy."""
+        """Records the node of a Python operator, also of `x += y`. `function`: numpy's function for the operator ("add"
+        for +). Raises NetworkError for other functions, and for another `method` than "__call__".
+        """
         in_place = named.pop("out", inputs)[0] is inputs[0]
         if function.__name__ not in _OPERATORS or method != "__call__" or named or not in_place:
             self.__array_function__(function)
@@ -164,7 +166,9 @@ class Tensor(NDArrayOperatorsMixin):
         return result.unsqueeze(*new) if new else result
 
     def axes(self, *dims: int) -> list[int]:
-        """The dimensions `dims` (by default all) as indices of 0 or more. Raises NetworkError for other dimensions."""
+        """The dimensions `dims` (by default all) as indices of 0 or more. Raises NetworkError for dimensions that the
+        tensor does not have.
+        """
         for dim in dims:
             fits = is_integer(dim) and -self.ndim <= dim < self.ndim
             need(fits, "a dimension", dim, f"one of the {self.ndim} dimensions of {self}")
@@ -219,11 +223,11 @@ class Tensor(NDArrayOperatorsMixin):
         return self.recorder.record("Split", inputs, label="split", outputs=len(sizes), axis=axis)
 
     def mean(self, *dims: int, keepdim: bool = False) -> Tensor:
-        """The mean over the dimensions `dims`, by default over all."""
+        """The mean over the dimensions `dims`, by default over all. With `keepdim` they remain, with size 1."""
         return record("ReduceMean", self, self.recorder.sizes(self.axes(*dims)), keepdims=int(keepdim))
 
     def sum(self, *dims: int, keepdim: bool = False) -> Tensor:
-        """The sum over the dimensions `dims`, by default over all."""
+        """The sum over the dimensions `dims`, by default over all. With `keepdim` they remain, with size 1."""
         return record("ReduceSum", self, self.recorder.sizes(self.axes(*dims)), keepdims=int(keepdim))
 
     def cast(self, dtype: str) -> Tensor:
@@ -240,9 +244,9 @@ def _spread(items: Sequence[Any]) -> tuple[Any, ...]:
 def record(operator: str, *inputs: Operand | None, label: str = "", **attributes: Any) -> Tensor:
     """The first output of a new node of the ONNX operator; `inputs` in ONNX's order, None for an input left out.
 
-    Numbers, and arrays of float64, get the element type of the first tensor. `label` is added to the name of the node;
-    `attributes` are the operator's. Raises NetworkError for attributes, shapes and types that the operator does not
-    take.
+    Numbers get the element type of the first tensor, and so do arrays of float64 if that type is a float type. `label`
+    is added to the name of the node; `attributes` are the operator's. Raises NetworkError for attributes, shapes and
+    types that the operator does not take.
     """
     first = next((item for item in inputs if isinstance(item, Tensor)), None)
     if first is None:
@@ -307,7 +311,9 @@ class Recorder:
         return made
 
     def input(self, name: str, given: Spec) -> Tensor:
-        """The input `name` of the model. Raises NetworkError for a name that a parameter has."""
+        """The input `name` of the model, with the shape and element type of `given`. Raises NetworkError for a name
+        that a parameter has.
+        """
         need(isinstance(given, Spec), f"the argument {name} in spec", given, "nn.spec.Tensor(shape, dtype)")
         need(name not in self.constants, "the name of both an argument and a parameter", name, "two names")
         return self.tensor(self.unique(name), given.shape, np.dtype(given.dtype))
@@ -334,7 +340,8 @@ class Recorder:
 
     def derived(self, ending: str, function: Callable[..., np.ndarray], *parameters: object) -> Tensor:
         """The constant that `function` computes from the values of `parameters`. The name of the constant is the name
-        of the first parameter, a dot, and `ending`.
+        of the first parameter, a dot, and `ending`. A further call with the same `parameters` and `ending` returns the
+        first constant.
         """
         names, arrays = zip(*map(self.named, parameters), strict=True)
         key = (*names, ending)
@@ -343,7 +350,9 @@ class Recorder:
         return self.shared[key]
 
     def operand(self, item: Operand | None, like: Any) -> Tensor | None:
-        """An operand of a node as a tensor; a number, or an array of float64, gets the element type `like`."""
+        """An operand of a node as a tensor; None and tensors are returned as they are. A number gets the element type
+        `like`, and so does an array of float64 if `like` is a float type.
+        """
         if item is None or isinstance(item, Tensor):
             return item
         if isinstance(item, int | float | np.number):
@@ -382,7 +391,7 @@ class Recorder:
         shape: Sequence[Size | None] = (),
         **attributes: Any,
     ) -> list[Tensor]:
-        """Adds a node with ONNX's attributes; returns the outputs of the node.
+        """Adds a node that reads `inputs` in ONNX's order (None: left out); returns its outputs, `outputs` in number.
 
         The name of the node is the path of its module, with `label` behind it. In a module that contains modules, the
         label is by default the operator in lower case. `shape`: sizes of the first output, used where ONNX's inference
@@ -423,7 +432,8 @@ class Recorder:
         return made
 
     def model(self, name: str, inputs: Sequence[Tensor], outputs: Mapping[str, Tensor]) -> onnx.ModelProto:
-        """The ONNX model of the recorded nodes on which `outputs` depend; its outputs have the keys as names.
+        """The ONNX model `name` of the recorded nodes on which `outputs` depend. It has the inputs `inputs`, also
+        unread ones; its outputs have the keys of `outputs` as names.
 
         A number is added to the name of a tensor inside the network that has the name of an output, and to the name of
         an output that has the name of an input or a constant. An output is copied if it is an input, a constant, or

@@ -139,12 +139,12 @@ class OnnxNode:
 def contradiction(
     label: str, node: onnx.NodeProto, number: int, problem: str, way_out: str = AGAIN
 ) -> InvalidNodeError:
-    """The error about a node that no target can compile. `number`: the node's index in its graph."""
+    """The error about a node of model `label` that no target can compile. `number`: the node's index in its graph."""
     return invalid_node_error(label, read_node(node, number).name, node.op_type, problem, way_out)
 
 
 def read_node(proto: onnx.NodeProto, index: int) -> OnnxNode:
-    """Unpacks a NodeProto; a node without a name is named after its type and index."""
+    """Unpacks a NodeProto; a node without a name is named after its type and its `index` in its graph."""
     return OnnxNode(
         name=proto.name or f"{proto.op_type}_{index}",
         op_type=proto.op_type,

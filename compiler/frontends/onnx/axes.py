@@ -13,7 +13,7 @@ from .model.model_rewrites import SOFTMAX_HAS_ONE_AXIS
 
 
 def check_spatial(context: NodeErrors, node: OnnxNode, shape: tuple[int, ...]) -> None:
-    """Refuses an input whose `shape` has no dimension after (N, C)."""
+    """Raises InvalidNodeError for an input whose `shape` has no dimension after (N, C)."""
     if len(shape) < 3:
         problem = f"its input of shape {shape} must have at least three dimensions"
         context.refuse(node, problem, "give a tensor (N, C, ...)")
@@ -23,7 +23,7 @@ def reduced_axes(context: GraphContext, node: OnnxNode, shape: tuple[int, ...]) 
     """The axes that a node reduces, in ascending order, from an attribute or an input. If the node lists no axes, all
     axes are reduced. With the attribute `noop_with_empty_axes` the node then reduces nothing, and None is returned.
 
-    Fails where `shape` has no such axis.
+    Raises InvalidNodeError where the input's `shape` has no such axis, NodeError for axes that are no constant.
     """
     rank = len(shape)
     given = context.array(node, 1, "axes")
@@ -46,8 +46,8 @@ def reduced_shape(node: OnnxNode, shape: tuple[int, ...], axes: tuple[int, ...] 
 
 
 def one_axis(context: NodeErrors, node: OnnxNode, shape: tuple[int, ...], default: int = 0) -> int:
-    """The attribute `axis` (`default` where left out) as an index of 0 or more; fails where `shape` has no such
-    axis."""
+    """The attribute `axis` (`default` where left out) as an index of 0 or more; raises InvalidNodeError where `shape`
+    has no such axis."""
     axis = node.integer("axis", default)
     if not -len(shape) <= axis < len(shape):
         context.refuse(node, f"its axis {axis} is not an axis of its input of shape {shape}")
@@ -58,7 +58,7 @@ def wrapped_indices(
     context: NodeErrors, node: OnnxNode, indices: np.ndarray, shape: tuple[int, ...], axis: int
 ) -> np.ndarray:
     """Constant `indices` along `axis` of a tensor of `shape`, as int64; negative ones, which count from the end, are
-    replaced by indices of 0 or more. Refuses indices outside of the axis.
+    replaced by indices of 0 or more. Raises InvalidNodeError for indices outside of the axis.
     """
     size = shape[axis]
     if indices.size and not -size <= indices.min() <= indices.max() < size:
@@ -69,8 +69,8 @@ def wrapped_indices(
 def gathered_axis(
     context: NodeErrors, node: OnnxNode, data: tuple[int, ...], indices: tuple[int, ...]
 ) -> int:
-    """The axis of a GatherElements, as an index of 0 or more. `data` and `indices`: shapes of its inputs, which are
-    refused if they do not match.
+    """The axis of a GatherElements, as an index of 0 or more. `data` and `indices`: shapes of its inputs. Raises
+    InvalidNodeError if they do not match.
     """
     axis = one_axis(context, node, data)
     beside = [size for at, size in enumerate(data) if at != axis]
@@ -89,7 +89,8 @@ def unit_axes(
     context: NodeErrors, node: OnnxNode, shape: tuple[int, ...], given: np.ndarray | None
 ) -> tuple[int, ...]:
     """The shape after Squeeze or Unsqueeze of a tensor of this `shape`. `given`: the node's input with the axes; None
-    if the axes are an attribute, or left out (then Squeeze removes all axes of size 1).
+    if the axes are an attribute, or left out (then Squeeze removes all axes of size 1). Raises NodeError for wrong
+    axes.
     """
     listed = node.attributes.get("axes") if given is None else given.reshape(-1).tolist()
     squeezes = node.op_type == "Squeeze"
@@ -113,8 +114,9 @@ def unit_axes(
 
 
 def softmax_axis(context: GraphContext, node: OnnxNode, shape: tuple[int, ...]) -> tuple[int, bool]:
-    """The axis of a Softmax, LogSoftmax or Hardmax, and whether the operator works along this axis alone. Before opset
-    13 these operators work along all axes from `axis` on; the later axes do not count if they all have length 1.
+    """The axis of a Softmax, LogSoftmax or Hardmax of an input of this `shape`, and whether the operator works along
+    this axis alone. Before opset 13 these operators work along all axes from `axis` on; the later axes do not count if
+    they all have length 1.
     """
     alone = context.opset >= SOFTMAX_HAS_ONE_AXIS
     axis = one_axis(context, node, shape, -1 if alone else 1)

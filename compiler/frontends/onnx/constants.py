@@ -50,7 +50,7 @@ other values of these attributes, so `check_text` does.
 
 
 def check_text(context: NodeErrors, node: OnnxNode) -> None:
-    """Raises an error for a node whose text attribute has an unknown value. `_TEXTS` lists the checked attributes with
+    """Raises NodeError for a node whose text attribute has an unknown value. `_TEXTS` lists the checked attributes with
     their known values, by operator.
     """
     name, known = _TEXTS.get(node.op_type, ("", ()))
@@ -130,8 +130,8 @@ def evaluate_node(
 
 
 def _single_node_model(node: OnnxNode, feeds: Mapping[str, np.ndarray | None], opset: int) -> onnx.ModelProto:
-    """A model that consists of the node `node` alone. Its inputs have the types and shapes of the arrays `feeds`; small
-    arrays are initializers, too.
+    """A model of `opset` with the one node `node`. The model's inputs have the types and shapes of the arrays `feeds`;
+    small arrays are initializers, too.
     """
     arrays = [(name, array) for name, array in feeds.items() if array is not None]
     inputs = [
@@ -149,7 +149,8 @@ def _single_node_model(node: OnnxNode, feeds: Mapping[str, np.ndarray | None], o
 
 
 def _too_large_constant(shape: Sequence[int], item_bytes: int, *, looped: bool) -> str | None:
-    """The reason why a constant of `shape` is too large to be computed at import; None if it is not.
+    """The reason why a constant of `shape`, with `item_bytes` bytes per element, is too large to be computed at import;
+    None if it is not.
 
     `looped`: the constant is computed element by element.
     """
@@ -171,9 +172,9 @@ def _check_size(
     feeds: Mapping[str, np.ndarray | None],
     model: onnx.ModelProto,
 ) -> None:
-    """Raises an error if evaluating a node at import would take too much time or memory: if its result is too large (as
-    far as ONNX infers its shape), or if an operator computed element by element (`LOOPED`) has a large input. `model`:
-    the model of this node alone.
+    """Raises NodeError if evaluating a node with the inputs `feeds` (by name) at import would take too much time or
+    memory: if its result is too large (as far as ONNX infers its shape), or if an operator computed element by element
+    (`LOOPED`) has a large input. `model`: the model of this node alone.
     """
     try:
         inferred = onnx.shape_inference.infer_shapes(model)
@@ -193,7 +194,7 @@ def _check_size(
 
 
 def _evaluation_opset(node: OnnxNode, opset: int) -> int:
-    """The opset in which to evaluate a node: the model's, or the newest one.
+    """The opset in which to evaluate a node: the model's `opset`, or the newest one.
 
     A node with more inputs than the operator has in the model's opset needs the newest opset: nodes that replace an
     integer operator are written in the newest form. BatchNormalization needs the newest opset because the reference
@@ -209,7 +210,7 @@ def _evaluation_opset(node: OnnxNode, opset: int) -> int:
 def _with_unit_axes(
     context: NodeErrors, node: OnnxNode, feeds: Mapping[str, np.ndarray | None]
 ) -> np.ndarray:
-    """The result of Squeeze or Unsqueeze, whose axes are an input or an attribute."""
+    """The result of Squeeze or Unsqueeze of the inputs `feeds` (by name). Its axes are an input or an attribute."""
     data, *given = (feeds.get(name) for name in node.inputs if name)
     if data is None:
         context.refuse(node, "its input with the data is missing")

@@ -55,7 +55,7 @@ class GraphContext(NodeErrors):
 
     def expand(self, node: OnnxNode) -> bool:
         """Imports other ONNX nodes in place of a node that is no standard ONNX operator, or that has subgraphs. Returns
-        False for other nodes. Raises an error for unknown domains."""
+        False for other nodes. Raises NodeError for unknown domains."""
         from .float_importer import expand
 
         return expand(self, node)
@@ -81,7 +81,7 @@ class GraphContext(NodeErrors):
         return self.renamed.get(name, name)
 
     def array(self, node: OnnxNode, index: int, description: str) -> np.ndarray | None:
-        """Value of a constant input, None if the input is left out; raises an error if it is not constant.
+        """Value of a constant input, None if the input is left out; raises NodeError if it is not constant.
         `description`: the input's name in the message.
         """
         if index >= len(node.inputs) or not node.inputs[index]:
@@ -94,13 +94,13 @@ class GraphContext(NodeErrors):
         return fail_parameters(self, node, index, description)
 
     def rank(self, node: OnnxNode, index: int) -> int:
-        """Number of dimensions of an input; fails where it is missing."""
+        """Number of dimensions of input `index`; raises InvalidNodeError where it is missing."""
         name = self.resolve(node.inputs[index]) if index < len(node.inputs) else ""
         known = self.constants.get(name)
         return len(self.tensor(node, index).shape) if known is None else known.ndim
 
     def input_shape(self, node: OnnxNode) -> Shape:
-        """The shape of the first input; fails where it is missing."""
+        """The shape of the first input; raises InvalidNodeError where it is missing."""
         return self.tensor(node, 0).shape
 
     def bind_same(self, node: OnnxNode) -> None:
@@ -116,8 +116,8 @@ class GraphContext(NodeErrors):
         self.constants[node.outputs[0]] = array
 
     def number(self, node: OnnxNode, index: int, description: str, default: float) -> float:
-        """The number in a constant input, or `default` if the input is left out. Fails if the input has more than one
-        element. `description`: the input's name in messages."""
+        """The number in a constant input, or `default` if the input is left out. Raises NodeError if the input is not
+        constant or not one element. `description`: the input's name in messages."""
         array = self.array(node, index, description)
         if array is None:
             return default
@@ -140,7 +140,7 @@ class GraphContext(NodeErrors):
         return index < len(node.inputs) and self.resolve(node.inputs[index]) in self.constants
 
     def operand(self, node: OnnxNode, index: int) -> Tensor:
-        """An input as a tensor of the graph, constants included; fails where it is missing or not float32."""
+        """Input `index` as a graph tensor, constants included; raises NodeError where it is missing or not float32."""
         tensor = self.tensor(node, index)
         if tensor.dtype is not DType.FLOAT32:
             self.fail(
@@ -157,7 +157,7 @@ class GraphContext(NodeErrors):
         return self.operand(node, index)
 
     def tensor(self, node: OnnxNode, index: int) -> Tensor:
-        """An input of any dtype as a tensor of the graph, constants included; fails where it is missing."""
+        """Input `index`, of any dtype, as a graph tensor, constants included; raises NodeError where it is missing."""
         if index >= len(node.inputs) or not node.inputs[index]:
             self.refuse(node, f"its input {index} is missing")
         name = self.resolve(node.inputs[index])
@@ -171,7 +171,7 @@ class GraphContext(NodeErrors):
         return self.tensors[name]
 
     def constant_type(self, node: OnnxNode, name: str, array: np.ndarray) -> DType:
-        """The dtype of the constant input `name`, whose value is `array`; fails on types that no graph has."""
+        """The dtype of the constant input `name` with value `array`; raises NodeError for types that no graph has."""
         if array.dtype.name not in TYPES:
             self.fail(
                 node,
@@ -215,10 +215,10 @@ class GraphContext(NodeErrors):
         dtype: DType = DType.FLOAT32,
         beside: Sequence[tuple[Shape, DType]] = (),
     ) -> str:
-        """Adds a graph node that computes, in `dtype`, the ONNX node's first output, or the intermediate tensor
-        `output`. Returns the name of the computed tensor. An empty tensor becomes a constant, without a node. Fails
-        where ONNX inferred another shape. `beside`: shapes and dtypes of the ONNX node's second and later outputs, if
-        the graph node computes them, too."""
+        """Adds a graph node, `operator` on the tensors `inputs`, for the ONNX node's first output, or for the
+        intermediate tensor `output`, with elements of type `dtype`. Returns the name of the computed tensor. An empty
+        tensor becomes a constant, without a node. Raises NodeError where ONNX inferred another shape. `beside`: shapes
+        and dtypes of the ONNX node's second and later outputs, if the graph node computes these outputs, too."""
         if output is None:
             output = node.outputs[0] or self.temporary(node, "output0")
             self.check_shape(node, output, shape)
@@ -258,7 +258,7 @@ class GraphContext(NodeErrors):
         return name
 
     def check_shape(self, node: OnnxNode, output: str, shape: Shape) -> None:
-        """Raises an error if ONNX's shape inference gave `output` another shape than `shape`."""
+        """Raises InvalidNodeError if ONNX's shape inference gave `output` another shape than `shape`."""
         expected = self.static_shapes.get(output)
         if expected is not None and expected != shape:
             self.refuse(
@@ -268,8 +268,8 @@ class GraphContext(NodeErrors):
             )
 
     def check_size(self, node: OnnxNode, output: str, shape: Shape, dtype: DType) -> None:
-        """Raises an error if a tensor of this shape and dtype is too large. (Its shape may have been unknown when the
-        shapes of the model were checked.)
+        """Raises NodeError if a tensor `output` of this shape and dtype is too large. (Its shape may have been unknown
+        when the shapes of the model were checked.)
         """
         if problem := too_large(shape, dtype.numpy.itemsize):
             self.fail(node, f"its output '{output}' {problem}", SMALLER)
@@ -293,7 +293,7 @@ class GraphContext(NodeErrors):
         return self.add(node, Reshape(), (tensor.name,), shape, output=output, dtype=tensor.dtype)
 
     def temporary(self, node: OnnxNode, description: str) -> str:
-        """An unused name for an intermediate tensor of the nodes that replace one ONNX node."""
+        """An unused name with `description`, for an intermediate tensor of the nodes that replace one ONNX node."""
         stem = next(name for name in node.outputs if name)
         return self._unused(f"{stem}.{description}")
 

@@ -129,8 +129,8 @@ class Rounding:
 
 
 def bias_step(scale: np.float32, weight_scale: np.ndarray) -> np.ndarray:
-    """The real value of the integer 1 in a bias, float64 (O,): input scale x weight scale. The product is rounded to
-    float32, as quantizers store it, except where it is subnormal or infinite in float32."""
+    """The real value of the integer 1 in a bias, float64 (O,): input `scale` x `weight_scale`. The product is rounded
+    to float32, as quantizers store it, except where it is subnormal or infinite in float32."""
     exact = np.float64(scale) * weight_scale.astype(np.float64)
     with np.errstate(over="ignore", under="ignore"):
         narrow = exact.astype(np.float32)
@@ -160,9 +160,9 @@ def bias_of(bias: Bias, step: np.ndarray, scale: np.ndarray) -> np.ndarray:
 
 def emit(context: ImportContext, node: OnnxNode, pending: Pending, output: str, result: Quantization) -> Real:
     """Adds the node that computes `pending` (rounded by the next QuantizeLinear) into a tensor called `output`,
-    quantized as `result`.
+    quantized as `result`; returns its value.
 
-    Nothing is added for a pending value that equals its input bit for bit. Errors name `node`.
+    Nothing is added for a pending value that equals its input bit for bit. Raises NodeError, which names `node`.
     """
     operation = pending.operation
     if operation.alone is not None:
@@ -196,8 +196,8 @@ def clamp_of(pending: Pending, result: Quantization) -> tuple[int, int]:
 
 def real_operand(context: ImportContext, node: OnnxNode, index: int, *, viewed: bool = False) -> Real:
     """Input `index` as a quantized tensor. A pending value gets a grid of its own if it can have one (`on_own_grid`);
-    any other value raises an error that says which kind of value it is. Unless `viewed`, a tensor that is read through
-    a view is first rearranged, so that its elements are in the value's order.
+    any other value raises ModelError, which says which kind of value it is. Unless `viewed`, a tensor that is read
+    through a view is first rearranged, so that its elements are in the value's order.
     """
     value = context.value(node, index)
     if isinstance(value, Pending):
@@ -216,8 +216,8 @@ def real_operand(context: ImportContext, node: OnnxNode, index: int, *, viewed: 
 
 
 def plane_operand(context: ImportContext, node: OnnxNode, data: Real) -> tuple[int, int]:
-    """The (H, W) of `data`, an image (N, C, H, W) that an operator with windows reads; fails on an image that is stored
-    in another shape."""
+    """The (H, W) of `data`, an image (N, C, H, W) that an operator with windows reads. Raises NodeError for an image
+    stored in another shape."""
     if data.shape != context.tensors[data.tensor].nchw:
         stored = context.tensors[data.tensor].shape
         context.fail(

@@ -78,8 +78,8 @@ def held_type(element_type: int) -> str:
 
 
 def _stand_in(context: GraphContext, types: Mapping[str, str], name: str) -> bool:
-    """Declares a tensor for the output of a refused node, so that the import continues with later nodes; returns False
-    if type or shape are unknown.
+    """Declares a tensor for `name`, an output of a refused node, so that the import continues with later nodes; returns
+    False if its type (by name in `types`) or shape is unknown.
     """
     shape, dtype = context.static_shapes.get(name), types.get(name)
     if shape is None or dtype not in TYPES:

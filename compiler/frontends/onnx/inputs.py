@@ -30,8 +30,8 @@ SLICES = (0, 2, 1, 3, 4)
 
 
 def attended(context: ImportContext) -> frozenset[str]:
-    """Names of the tensors from which a factor of a product of two activations is computed, without a product with
-    constant weights in between. Tensors from which a convolution or pool computes its result are left out."""
+    """Names of tensors from which the model's nodes compute a factor of a product of two activations, without a product
+    with constant weights in between, and which no convolution or pool reads directly or through others."""
     nodes, known = context.model_nodes, set(context.initializers)
     for node in nodes:
         if all(name in known for name in node.inputs if name):
@@ -68,7 +68,7 @@ def windowed(nodes: Sequence[OnnxNode]) -> frozenset[str]:
 
 
 def check_rank(context: ImportContext, name: str, shape: tuple[int, ...]) -> None:
-    """Raises ModelError for an input that is neither an image (N, C, H, W) nor a vector (N, K)."""
+    """Raises ModelError unless `shape`, stored for input `name`, is an image (N, C, H, W) or a vector (N, K)."""
     if len(shape) not in (2, 4):
         raise ModelError(
             f"{context.source}: input '{name}' has shape {shape}; "
@@ -79,7 +79,7 @@ def check_rank(context: ImportContext, name: str, shape: tuple[int, ...]) -> Non
 def quantized_input(
     context: ImportContext, node: OnnxNode, value: FloatInput, output: str, quantization: Quantization
 ) -> Integer:
-    """Adds the tensor `output` into which the host quantizes `value`, a float input of the model that `node` reads."""
+    """Adds tensor `output`, into which the host quantizes `value`, which `node` reads; returns the new value."""
     permutation, shape = value.permutation, value.shape
     axes = permutation or tuple(range(len(value.declared)))
     whole = shape == tuple([value.declared[axis] for axis in axes])

@@ -95,7 +95,7 @@ class ImportContext(GraphContext):
     """
 
     def expand(self, node: OnnxNode) -> bool:
-        """Returns False: an integer import replaces no node by others. Fails on unknown domains."""
+        """Returns False: an integer import replaces no node by others. Raises NodeError for unknown domains."""
         from .integer_importer import refuse_foreign
 
         refuse_foreign(self, node)
@@ -122,7 +122,7 @@ class ImportContext(GraphContext):
         import_operator(self, node)
 
     def value(self, node: OnnxNode, index: int) -> Value | None:
-        """The value bound to input `index`; None where an optional input is left out."""
+        """The value bound to input `index`; None where the input is left out."""
         if index >= len(node.inputs) or not node.inputs[index]:
             return None
         name = node.inputs[index]
@@ -131,7 +131,7 @@ class ImportContext(GraphContext):
         return self.values[name]
 
     def bind(self, node: OnnxNode, value: Value) -> None:
-        """Binds the node's first output to `value`; refuses the node if ONNX inferred another shape."""
+        """Binds the node's first output to `value`; raises InvalidNodeError if ONNX inferred another shape."""
         name = node.outputs[0]
         expected = self.static_shapes.get(name)
         if expected is not None and expected != value.shape:
@@ -146,12 +146,12 @@ class ImportContext(GraphContext):
     def element_wise(
         self, node: OnnxNode, operation: Operation, data: Real, before: tuple[str, ...] = ()
     ) -> Pending:
-        """The result of an operation on each element of `data`, as a pending value (see `pending_result`)."""
+        """The result of `operation` on each element of `data`, as a pending value; `before` as in `pending_result`."""
         natural = self.tensors[data.tensor].shape
         return pending_result(node, operation, natural, shape=data.shape, view=data.view, before=before)
 
     def present(self, node: OnnxNode, index: int) -> Value:
-        """The value bound to input `index`; fails where it is missing."""
+        """The value bound to input `index`; raises InvalidNodeError where it is missing."""
         value = self.value(node, index)
         if value is None:
             self.refuse(node, f"its input {index} is missing")
@@ -167,7 +167,7 @@ class ImportContext(GraphContext):
 
     def tensor(self, node: OnnxNode, index: int) -> Tensor:
         """A description (Tensor) of an input, with the model's name and shape and the dtype of the input's integers, or
-        float32. It need not be a tensor of the graph. Raises an error if the input is missing.
+        float32. It need not be a tensor of the graph. Raises InvalidNodeError if the input is missing.
         """
         value = self.present(node, index)
         match value:
@@ -186,7 +186,7 @@ class ImportContext(GraphContext):
         return self.tensor(node, index)
 
     def data_operand(self, node: OnnxNode, index: int) -> Tensor:
-        """Input `index`, which must be quantized; fails on other inputs with a message that names their kind."""
+        """Input `index`, which must be quantized; raises ModelError, which names its kind, for other inputs."""
         from .emit import real_operand
 
         real_operand(self, node, index, viewed=True)
@@ -230,8 +230,8 @@ class ImportContext(GraphContext):
         dtype: DType = DType.FLOAT32,
         beside: Sequence[tuple[Shape, DType]] = (),
     ) -> str:
-        """Binds the node's first output, or the name `output`, to the value that `operator` computes from the values
-        `inputs`; `shape`: its shape. `dtype` is ignored: operators of integer graphs keep the type of their inputs.
+        """Binds the node's first output, or the name `output`, to the value of this `shape` that `operator` computes
+        from the values `inputs`; returns the bound name. `dtype` is ignored: integer graphs keep the type of inputs.
         """
         from .emit import REALIZED
 
@@ -279,7 +279,7 @@ class ImportContext(GraphContext):
                 self.bind(node, reshaped(value, shape))
 
     def array(self, node: OnnxNode, index: int, description: str) -> np.ndarray | None:
-        """A constant input as an array (None where left out); fails where it depends on the model's input."""
+        """A constant input's real values (None: left out). Raises NodeError, with `description`, for other inputs."""
         value = self.value(node, index)
         match value:
             case None:
@@ -294,7 +294,7 @@ class ImportContext(GraphContext):
                 )
 
     def declare(self, name: str, shape: tuple[int, ...], quantization: Quantization) -> str:
-        """Adds a tensor; returns its name: `name`, with a suffix if `name` is taken."""
+        """Adds a tensor with this `quantization`; returns its name: `name`, with a suffix if `name` is taken."""
         unique = unused(name, self.tensors)
         self.tensors[unique] = quantized_tensor(unique, shape, quantization)
         return unique
@@ -327,7 +327,7 @@ class ImportContext(GraphContext):
         return unique
 
     def refuse_float(self, node: OnnxNode, index: int, value: Value | None) -> NoReturn:
-        """Fails on an operand that is not a quantized tensor; the message says which kind of value it is."""
+        """Raises ModelError: input `index` is no quantized tensor. The message says what `value` is (None: missing)."""
         from .refusals import refuse_float
 
         return refuse_float(self, node, index, value)

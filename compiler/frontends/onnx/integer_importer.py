@@ -77,8 +77,8 @@ def begin(
     abilities: Abilities,
     bind: Callable[[ImportContext, onnx.ValueInfoProto], None],
 ) -> ImportContext:
-    """The state of an import before its first node: initializers are bound to `arrays`, model inputs by calls of
-    `bind`. `abilities`: capabilities of the target.
+    """The state of the import of `model`, called `label`, before its first node: initializers are bound to `arrays`,
+    model inputs by calls of `bind`. `abilities`: capabilities of the target.
     """
     context = ImportContext(
         source=label, opset=opset_of(model), static_shapes=static_shapes(model), abilities=abilities
@@ -93,8 +93,8 @@ def begin(
 
 
 def _stand_in(context: ImportContext, name: str) -> bool:
-    """Binds a refused node's output to a placeholder float tensor, so that the import can continue; returns False if
-    the shape is unknown.
+    """Binds `name`, a refused node's output, to a placeholder float tensor, so that the import can continue; returns
+    False if the shape is unknown.
     """
     context.values.pop(name, None)
     shape = context.static_shapes.get(name)
@@ -105,7 +105,7 @@ def _stand_in(context: ImportContext, name: str) -> bool:
 
 
 def bind_input(context: ImportContext, info: onnx.ValueInfoProto) -> None:
-    """Binds an input of the model. Raises ModelError for types and shapes that no operator supports."""
+    """Binds the model input `info` to a value. Raises ModelError for types and shapes that no operator supports."""
     shape = input_shape(info)
     dtype = type_name(info.type.tensor_type.elem_type)
     if dtype == "float":
@@ -151,7 +151,7 @@ def _output(context: ImportContext, info: onnx.ValueInfoProto, node: OnnxNode | 
 
 
 def refuse_foreign(context: ImportContext, node: OnnxNode) -> None:
-    """Fails on a node of a domain that no importer supports."""
+    """Raises NodeError for a node of a domain that no importer supports."""
     if node.domain not in (*STANDARD, CONTRIBUTED):
         context.fail(node, *foreign(node.domain, SUPPORTED))
 

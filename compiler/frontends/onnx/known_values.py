@@ -42,7 +42,7 @@ class QuantizedConstant:
         return self.integers.shape
 
     def along_axis(self, values: np.ndarray) -> np.ndarray:
-        """Scales or zero points in the shape that broadcasts against `integers`."""
+        """`values`, the scales or zero points, in the shape that broadcasts against `integers`."""
         if self.axis is None:
             return values
         return values.reshape([-1 if axis == self.axis else 1 for axis in range(self.integers.ndim)])

@@ -32,7 +32,7 @@ class Operation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bounds:
-    """The least and the greatest possible result of an operation. `wide`: most results are far from both."""
+    """The least and the greatest possible result of an operation. `wide`: most actual results are far from both."""
 
     low: float
     high: float

@@ -24,7 +24,7 @@ class RowContext(Protocol):
         ...
 
     def fail(self, node: OnnxNode, problem: str, way_out: str) -> NoReturn:
-        """Raises a NodeError: this import does not support the node."""
+        """Raises a NodeError: this import does not support the node because of `problem`; `way_out` is the remedy."""
         ...
 
 
@@ -66,7 +66,7 @@ class StepsLocated(Located):
     steps: Located
 
     def __call__(self, *arguments: Any) -> Any:
-        """The ONNX nodes that the function writes for a node."""
+        """The ONNX nodes that the function writes; `arguments`: context and node."""
         context, node = arguments
         steps = self.steps.found()(context=context, node=node)
         self.found()(steps)
@@ -103,7 +103,7 @@ class Row(Generic[Context, Result]):
         return self.function(context, node)
 
     def takes(self, node: OnnxNode, opset: int) -> bool:
-        """Whether the row reads all attributes of a node that do not have their default values."""
+        """Whether the row reads all attributes of a node that do not have their default values in `opset`."""
         return not any(_unread(node, [self], opset))
 
 

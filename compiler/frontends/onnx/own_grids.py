@@ -104,7 +104,7 @@ def common(parts: Sequence[Real]) -> Quantization | Bounds:
 
 
 def combined(kind: str, a: Real, b: Real) -> Bounds:
-    """The range of numbers that a sum (`kind` "add") or a product of two quantized tensors can have."""
+    """The range of a sum (`kind` "add") or a product (any other `kind`) of two quantized tensors."""
     pairs = [(x, y) for x in bounds_of(a) for y in bounds_of(b)]
     results = [x + y if kind == "add" else x * y for x, y in pairs]
     return Bounds(low=min(results), high=max(results), wide=True)

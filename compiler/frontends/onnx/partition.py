@@ -78,8 +78,8 @@ def partition_model(
     """Divides `model`, a result of `prepare_model`, between accelerator and CPU; `label` names it in messages.
 
     The accelerator gets the nodes that its importer supports with the capabilities `abilities`, if their results are
-    quantized and they are not named in `on_cpu`; with `offload` False it gets none. A node whose result stays float32
-    runs where its reader runs. Raises ModelError for a damaged initializer.
+    quantized and they are not named in `on_cpu`; with `offload` False, or for an opset below `OLDEST_OPSET`, it gets
+    none. A node whose result stays float32 runs where its reader runs. Raises ModelError for a damaged initializer.
     """
     names = [node.name for node in model.graph.node]
     moved = set(on_cpu) if offload and opset_of(model) >= OLDEST_OPSET else set(names)

@@ -29,7 +29,7 @@ _PROBLEMS: dict[type, tuple[str, str]] = {
 
 
 def refuse_float(context: ImportContext, node: OnnxNode, index: int, value: Value | None) -> NoReturn:
-    """Fails on an operand that is not a quantized tensor; the message says which kind of value it is."""
+    """Raises ModelError: input `index` is no quantized tensor. The message says what `value` is (None: missing)."""
     if value is None:
         context.refuse(node, f"its input {index} is missing")
     name = node.inputs[index] if index < len(node.inputs) else str(index)
@@ -45,14 +45,16 @@ def refuse_float(context: ImportContext, node: OnnxNode, index: int, value: Valu
 
 
 def refuse_statistic(context: ImportContext, node: OnnxNode) -> NoReturn:
-    """Fails on a node that reads a row statistic (such as a mean of squares) but is no step of a normalization."""
+    """Raises NodeError for a node that reads a row statistic (such as a mean of squares) but is no step of a
+    normalization.
+    """
     values = [context.value(node, index) for index in range(len(node.inputs))]
     index = next(i for i, value in enumerate(values) if isinstance(value, RowStatistic))
     context.refuse_float(node, index, values[index])
 
 
 def refuse_form(context: ImportContext, node: OnnxNode, rows: Rows) -> NoReturn:
-    """Raises an error about a node whose operator is supported, but not in the node's variant."""
+    """Raises NodeError about a node whose operator has `rows` in the operator table, but not for the node's variant."""
     values = [context.value(node, index) for index in range(len(node.inputs))]
     for index, value in enumerate(values):
         if isinstance(value, FloatInput):

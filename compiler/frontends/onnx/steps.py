@@ -49,7 +49,7 @@ class Nodes(Generic[Context]):
         return output
 
     def input(self, index: int) -> str:
-        """Name of an input of the node; "" where it is left out."""
+        """Name of the node's input at `index`; "" where it is left out."""
         return self.node.inputs[index] if index < len(self.node.inputs) else ""
 
     def attributes(self, *without: str) -> dict[str, Any]:
@@ -128,14 +128,14 @@ class FloatSteps(Steps[GraphContext]):
     """The ONNX nodes, under construction, that replace one node of a float model."""
 
     def array(self, index: int, description: str) -> np.ndarray | None:
-        """The value of a constant input of the replaced node, None if it is left out; raises an error if it is not
+        """The value of a constant input of the replaced node, None if it is left out; raises NodeError if it is not
         constant. `description`: the input's name in the message.
         """
         return self.context.array(self.node, index, description)
 
     def number(self, index: int, description: str, default: float) -> float:
-        """The number in a constant input of the replaced node, or `default` if the input is left out. Fails if the
-        input has more than one element. `description`: the input's name in messages.
+        """The number in a constant input of the replaced node, or `default` if the input is left out. Raises NodeError
+        if the input is not constant or not one element. `description`: the input's name in messages.
         """
         return self.context.number(self.node, index, description, default)
 

@@ -36,8 +36,8 @@ a single node instead.
 
 
 def natural_of(shape: tuple[int, ...]) -> Natural:
-    """The (N, C, H, W) shape that stores a tensor of rank 2, 3 or 4; in rank 3, (N, S, C), channels are the last
-    axis."""
+    """The (N, C, H, W) shape that stores a tensor of rank 2, 3 or 4; in rank 3, (N, S, C), channels are the last axis.
+    Raises ValueError for other ranks."""
     match shape:
         case (batch, channels):
             return batch, channels, 1, 1
@@ -50,7 +50,7 @@ def natural_of(shape: tuple[int, ...]) -> Natural:
 
 
 def check_size(context: ImportContext, node: OnnxNode, shape: Sequence[int]) -> None:
-    """Refuses a result whose view would have more bytes than a constant may have."""
+    """Raises NodeError for a result of `shape` whose view would have more bytes than a constant may have."""
     size, most = prod(shape), MOST_CONSTANT_BYTES // np.dtype(np.int64).itemsize
     if size > most:
         context.fail(node, f"reorders {size:,} elements, more than {most:,}", SMALLER)
@@ -191,7 +191,8 @@ def with_pads_for(context: ImportContext, node: OnnxNode, value: Integer, read: 
 
 def contiguous(context: ImportContext, node: OnnxNode, data: Real) -> Real:
     """The value `data` as a whole tensor: a value that is a view is copied, in the order of its elements, to a new
-    tensor. A line (N, C, L) is stored as (N, C, L, 1).
+    tensor. A line (N, C, L) is stored as (N, C, L, 1). Raises NodeError for a view of fewer than 2 or more than 4
+    dimensions.
     """
     if context.is_contiguous(data):
         return data
@@ -268,7 +269,7 @@ def arranged(
     W): for each element of the new tensor, its row-major index in the stored tensor (-1: zero).
 
     Adds nodes that move whole positions (pixels) and channels. If these moves are not enough and `again` is True, adds
-    an exchange of channels and positions before them.
+    an exchange of channels and positions before them. Raises NodeError if the moves still do not suffice.
     """
     zero = data.quantization.stored_zero_point
     key = (data.tensor, (*elements.shape, zero), elements.tobytes())
@@ -412,8 +413,8 @@ def _moved_once(
     shape: tuple[int, int, int, int],
     key: tuple[str, tuple[int | None, ...], bytes],
 ) -> str:
-    """Applies `operator` to the tensor of `data`; returns the result's name. The result of an earlier node with the
-    same `key` is reused.
+    """Applies `operator` to the tensor of `data`; returns the name of the result, which has `shape`. The result of an
+    earlier node with the same `key` is reused.
     """
     if key not in context.moved:
         context.moved[key] = _append(context, node, data, operator, (data.tensor,), shape)

@@ -108,9 +108,10 @@ class SubmodelWriter:
         """The submodel of nodes `own` (indices) with outputs `wanted`, for the accelerator (`accelerated`) or the CPU.
 
         It has copies of constants and of entry nodes (views and QuantizeLinear nodes at the beginning of a region); all
-        other tensors that it reads are its inputs. On the accelerator, a QuantizeLinear node is added for each float32
-        input that another submodel of the accelerator computes. On the CPU, integer inputs and outputs are passed as
-        float32 numbers of the same values. Raises ModelError if an input or output has an unknown shape.
+        other tensors that it reads are its inputs. On the accelerator, a QuantizeLinear and a DequantizeLinear are
+        added for each float32 input of two to four dimensions that another submodel of the accelerator computes. On the
+        CPU, integer inputs and outputs are passed as float32 numbers of the same values. Raises ModelError if an input
+        or output has an unknown shape.
         """
         part = _Part(taken=self.names)
         self._collect(part, own, wanted)
@@ -166,7 +167,10 @@ class SubmodelWriter:
                 part.inputs.setdefault(name)
 
     def _enter(self, part: _Part, name: str, accelerated: bool) -> onnx.ValueInfoProto:
-        """Declares the submodel's input `name`, and adds nodes that convert it to the type that its readers take."""
+        """Returns the declaration of the input `name` of the submodel `part`, and adds nodes that convert it to the
+        type that its readers take. `accelerated`: the submodel runs on the accelerator, else on the CPU. Raises
+        ModelError for an unknown shape.
+        """
         if name not in self.survey.types:
             raise ModelError(
                 f"{self.label}: the shape of '{name}' is not known before the model runs, so the nodes that compute "
@@ -193,8 +197,8 @@ class SubmodelWriter:
         return _declaration(name, dtype, self.survey.types[name].shape)
 
     def _leave(self, part: _Part, name: str, accelerated: bool) -> onnx.ValueInfoProto:
-        """Declares the submodel's output `name`; on the CPU an integer output is converted to float32 numbers of the
-        same values.
+        """Returns the declaration of the output `name` of the submodel `part`; on the CPU (not `accelerated`) an
+        integer output is converted to float32 numbers of the same values.
         """
         known = self.survey.types.get(name)
         if known is None:
@@ -210,7 +214,7 @@ class SubmodelWriter:
 
 
 def _plain(dtype: np.dtype) -> Quantization:
-    """The quantization of scale 1 and zero point 0: integers equal their real values."""
+    """The quantization to `dtype` (int8 or uint8) with scale 1 and zero point 0: integers equal their real values."""
     return Quantization(scale=np.float32(1), zero_point=0, dtype="int8" if dtype == np.int8 else "uint8")
 
 
@@ -235,7 +239,7 @@ class _Part:
     added: dict[str, str] = field(default_factory=dict)
 
     def name(self, wanted: str) -> str:
-        """An unused name for an added tensor or node."""
+        """A name for an added tensor or node: `wanted`, with a number appended if `wanted` is taken."""
         return unused(wanted, self.taken)
 
     def convert(

@@ -111,12 +111,12 @@ _TABLE = _quantized("tables:import_function", whole=True)
 
 
 def _both(quantized: str, floating: str, reads: str = "") -> tuple[Row[Any, Any], Row[Any, Any]]:
-    """The two rows of an operator, for quantized and for float models, whose functions read the same attributes."""
+    """Two rows of an operator, with functions at `quantized` and `floating` (each a `place`), which read `reads`."""
     return _quantized(quantized, reads), _float(floating, reads)
 
 
 def _function(floating: str, reads: str = "") -> tuple[Row[Any, Any], Row[Any, Any]]:
-    """The rows of an operator that is a function of single elements; quantized models compute it by a look-up table."""
+    """Rows of an operator on single elements: by look-up table if quantized, else by the function at `floating`."""
     return _TABLE, _float(floating, reads)
 
 
@@ -438,13 +438,13 @@ def import_nodes(
 
 
 def import_body(context: GraphContext, body: Iterable[onnx.NodeProto]) -> None:
-    """Imports the nodes that replace a node."""
+    """Imports the nodes `body`, which replace one node."""
     for index, proto in enumerate(body):
         import_node(context, read_node(proto, index))
 
 
 def _import_steps(context: GraphContext, node: OnnxNode, steps: Iterable[onnx.NodeProto]) -> None:
-    """Imports the ONNX nodes that replace an integer operator; errors about them become errors about `node`."""
+    """Imports the nodes `steps`, which replace the integer operator `node`; errors about them name `node`."""
     try:
         import_body(context, steps)
     except NodeError as error:

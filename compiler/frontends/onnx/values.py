@@ -99,7 +99,7 @@ ValueT = TypeVar("ValueT", bound="Constant | QuantizedConstant | FloatInput | In
 
 
 def reshaped(value: ValueT, shape: tuple[int, ...]) -> ValueT:
-    """The value's elements in their order in another shape."""
+    """The value's elements, in the same order, in another shape of the same size."""
     match value:
         case Constant(array=array):
             return replace(value, array=array.reshape(shape))

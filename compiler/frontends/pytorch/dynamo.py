@@ -112,8 +112,8 @@ class _Program:
 
 def bind(torch: Any, graph: Any, args: Sequence[Any], results: Sequence[Any]) -> Any:
     """Copies `graph` with fewer parameters: only tensors that change from call to call (`_is_input`) stay parameters,
-    and all other parameters become constants. `args` has the values of the parameters. The copy returns only those
-    `results` that are tensors.
+    and all other parameters become constants. `args`: values of the parameters. `results`: values that `graph` returns
+    for `args`; the copy returns only the tensors among them.
     """
     bound = torch.fx.GraphModule(graph, torch.fx.Graph())
     made = bound.graph.graph_copy(graph.graph, {}, return_output_node=True)

@@ -58,8 +58,8 @@ def export_model(
     `args`, `kwargs`: example arguments of the module's `forward`, tensors or numpy arrays; an exported program has its
     own arguments. `dynamic_shapes`: dimensions that may change, as torch.export takes them. A module is exported in
     evaluation mode, and keeps its own mode. Nodes are called by the path of the module that computes them, as
-    "layer1.0.conv2"; initializers by the path of the parameter. Raises UserError if a package is missing, ExportError
-    if the exporter rejects the module.
+    "layer1.0.conv2"; initializers by the path of the parameter. Raises UserError if a package is missing or a module
+    comes without example arguments, ExportError if the exporter rejects the module.
     """
     torch = torch_package()
     is_module = isinstance(model, torch.nn.Module)

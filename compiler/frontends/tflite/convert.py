@@ -79,8 +79,8 @@ def convert(content: bytes, name: str) -> onnx.ModelProto:
 
 
 def _finish(writer: Writer, name: str, reserved: set[str]) -> onnx.ModelProto:
-    """The ONNX model of the nodes in `writer`. An output has its TFLite name if this name is in `reserved`. An input or
-    a constant that is also an output is copied, and the copy is called "NAME/output".
+    """The ONNX model `name` of the nodes in `writer`. An output has its TFLite name if this name is in `reserved`. An
+    input or a constant that is also an output is copied, and the copy is called "NAME/output".
     """
     network, renamed = writer.network, dict[str, str]()
     inputs = [

@@ -58,7 +58,7 @@ class Table:
         return default if place is None else int(self.span(place, dtype)[0])
 
     def field(self, number: int) -> int | None:
-        """The byte at which a field begins; None for a field that is left out."""
+        """The byte of the file at which the field `number` begins; None for a field that is left out."""
         vtable = self.place - int(self.span(self.place, "<i4")[0])
         if 6 + 2 * number > self.span(vtable, "<u2")[0]:
             return None
@@ -91,7 +91,7 @@ class Table:
             raise damaged(f"the name of {self.name} is not UTF-8 text") from None
 
     def check(self) -> None:
-        """Raises FrontendError unless each field of numbers lies in the file."""
+        """Raises FrontendError if a field of the table begins outside of the file."""
         vtable = self.place - int(self.span(self.place, "<i4")[0])
         for number in range(int(self.span(vtable, "<u2")[0]) // 2 - 2):
             self.span(self.field(number) or 0, "<u1")

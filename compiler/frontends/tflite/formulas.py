@@ -71,7 +71,9 @@ class Term:
         return product if shift >= 0 else product.halved(-shift)
 
     def put(self) -> None:
-        """Makes the term plus the output's zero point, clamped, the integers of the operator's output."""
+        """Adds the output's zero point to the term, rounds floats half to even, clamps to the range of the output's
+        integer type, and makes the result the integers of the operator's output.
+        """
         step, tensor = self.step, self.step.tensor(self.step.output)
         assert tensor.grid is not None
         if self.dtype == np.int64:
@@ -100,7 +102,9 @@ class Term:
 
 
 def grids(step: Step) -> tuple[Grid, Grid] | None:
-    """The quantizations of the operator's first input and of its output; None unless both have a single scale."""
+    """The quantizations of the operator's first input and of its output; None unless both tensors are quantized with a
+    single scale.
+    """
     source, result = (step.tensor(index).grid for index in (step.inputs[0], step.output))
     return (source, result) if source and result and source.one and result.one else None
 
@@ -122,7 +126,7 @@ def centred(step: Step, place: int = 0, *, whole: bool = False) -> Term:
 def aligned(step: Step, bits: int, unit: float = 0.0) -> tuple[list[Term], float]:
     """The operator's two inputs in a common unit, as LiteRT rounds them: each is an integer, minus its zero point,
     times 2 to the power of `bits`, times its scale / `unit`. `unit` is by default twice the larger scale. Returns both
-    terms (int64) and the unit, or no terms unless both inputs have 8 bits and a single scale.
+    terms (int64) and the unit; an empty list and `unit` as given unless both inputs have 8 bits and a single scale.
     """
     tensors = [step.tensor(index) for index in step.inputs]
     scales = [float(t.grid.scale[0]) for t in tensors if t.grid and t.grid.one and t.dtype.itemsize == 1]

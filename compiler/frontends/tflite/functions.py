@@ -37,12 +37,16 @@ def elementwise(step: Step, names: Sequence[str] = (), **attributes: Any) -> Non
 
 
 def compare(step: Step) -> None:
-    """Converts a comparison. LiteRT's kernel rounds 8-bit operands to multiples of 1/256 before it compares them."""
+    """Converts a comparison. LiteRT's kernel rounds the real values of 8-bit operands to multiples of 1/256 before it
+    compares them.
+    """
     elementwise(step, [x.name for x in aligned(step, 8, 1.0)[0]])
 
 
 def squared_difference(step: Step) -> None:
-    """Converts SQUARED_DIFFERENCE: integers to nodes with the arithmetic of TFLite's kernel."""
+    """Converts SQUARED_DIFFERENCE: 8-bit integers to nodes with the arithmetic of TFLite's kernel, all other types to
+    Sub and Mul.
+    """
     (terms, unit), result = aligned(step, 7), step.tensor(step.output).grid
     if not terms or result is None:
         elementwise(step)
@@ -64,7 +68,7 @@ def leaky(step: Step) -> None:
 
 
 def gelu(step: Step) -> None:
-    """Converts GELU, exact or by tanh."""
+    """Converts GELU, exact or, with TFLite's option Approximate, by tanh."""
     elementwise(step, approximate="tanh" if step.options.Approximate() else "none")
 
 
@@ -99,7 +103,8 @@ def cast(step: Step) -> None:
 
 
 def hard_swish(step: Step) -> None:
-    """Converts HARD_SWISH, x * clamp(x + 3, 0, 6) / 6: floats to HardSwish, integers to nodes with TFLite's arithmetic.
+    """Converts HARD_SWISH, x * clamp(x + 3, 0, 6) / 6: 8-bit integers to nodes with TFLite's arithmetic, int16 and
+    floats to HardSwish.
 
     The kernel (`HardSwish` in TFLite's reference_ops.h) multiplies by factors of 15 bits. Every intermediate number is
     exact in float32, except the last product. The error of the last product is below 2^-9 of its unit, far smaller than

@@ -33,8 +33,8 @@ _EMPTY = Table(struct.pack("<HHi", 4, 4, 4) + bytes(PADDING), 4, "missing option
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Grid:
-    """Quantization of a tensor: real = (integer - zero) * scale. `scale`: float32, `zero`: int64, both (1,) or one
-    for each index along `axis`."""
+    """Quantization of a tensor: real = (integer - zero) * scale. `scale`: float32, `zero`: int64, both (1,) or one for
+    each index along `axis` in TFLite's order."""
 
     scale: np.ndarray
     zero: np.ndarray
@@ -175,7 +175,9 @@ def _grid(label: str, table: Table, shape: tuple[int, ...], dtype: np.dtype[Any]
 
 
 def _data(label: str, buffer: Table, shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray | None:
-    """The values of a constant tensor, called `label` in messages; None for an activation, whose buffer is empty."""
+    """The values of a constant tensor, which the table `buffer` holds, as an array of `shape` and `dtype`; None for an
+    activation, whose buffer is empty. Messages of errors call the tensor `label`.
+    """
     raw, start = buffer.numbers(0, "<u1"), buffer.number(1, "<u8")
     if start > 1:  # files above 2 GB store data behind the flatbuffer
         raw = buffer.span(start, "<u1", buffer.number(2, "<u8"))

@@ -103,7 +103,7 @@ def split(step: Step) -> None:
 
 
 def pad(step: Step, mode: str = "constant") -> None:
-    """Converts PAD (zeros), PADV2 (a constant) or, with ONNX's `mode` "reflect", MIRROR_PAD."""
+    """Converts PAD (zeros), PADV2 (a constant) or, with ONNX's `mode` "reflect", the REFLECT form of MIRROR_PAD."""
     ends = step.numbers(1, "pads").reshape(-1, 2)
     ends = ends[list(TO_PLANES)] if step.planes else ends
     inputs = [step.operand(), step.constant(ends.T.reshape(-1), "pads")]
@@ -115,8 +115,8 @@ def pad(step: Step, mode: str = "constant") -> None:
 
 
 def mirror(step: Step) -> None:
-    """Converts MIRROR_PAD: each axis is extended at both ends by its mirror image, without the edge (REFLECT) or with
-    it (SYMMETRIC).
+    """Converts MIRROR_PAD: each axis is extended at both ends by its mirror image, which repeats the edge element
+    (SYMMETRIC) or not (REFLECT).
     """
     if step.options.Mode() == tflite.MirrorPadMode.REFLECT:
         pad(step, "reflect")
@@ -172,8 +172,8 @@ def _slice(
     step: Step, axes: Sequence[int], begins: Sequence[int], ends: Sequence[int], steps: Sequence[int],
     *, view: bool = False,
 ) -> None:  # fmt: skip
-    """Adds a Slice of the first input. `axes` are numbered as in TFLite. `view`: the result is reshaped to the output's
-    shape.
+    """Adds a Slice of the operator's first input, with a begin, an end and a step for each of `axes`, which are
+    numbered as in TFLite. `view`: the result is reshaped to the output's shape.
     """
     own = [step.axis(step.inputs[0], axis) for axis in axes]
     limits = [step.constant(part, "range") for part in (begins, ends, own, steps)]

@@ -25,8 +25,8 @@ class Row:
     layout: str = ""
 
     def convert(self, writer: Writer, operator: Operator) -> None:
-        """Adds the operator's nodes. Raises RefusedOperator for a form that is not supported, FrontendError for
-        options of another class.
+        """Adds the operator's nodes to `writer`. Raises RefusedOperator for a form that is not supported, FrontendError
+        for options of another class.
         """
         options = operator.options(self.options) if self.options else None
         planes = self.layout == "planes" or (not self.layout and writer.prefer_planes(operator.inputs))

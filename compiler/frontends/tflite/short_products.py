@@ -65,8 +65,8 @@ class ShortProduct:
         return [(high.to(np.uint8), 128, BYTE), ((positive - high * BYTE).to(np.uint8), 0, 1)]
 
     def _rounded(self, sums: Term, column: Sequence[int]) -> Term:
-        """Adds the bias to the int64 value `sums`, multiplies the result by the quotient of the scales, rounds it to
-        int16 and clamps it.
+        """Adds the bias to the int64 value `sums`, multiplies the result by the quotient of the scales, rounds it,
+        clamps it to int16 and to the fused activation's limits, and returns the integers. `column`: as in `put`.
 
         LiteRT's kernels with sums of 64 bits have multipliers of 15 bits (in FULLY_CONNECTED 31), and round once; with
         sums of 32 bits they have multipliers of 31 bits, and round twice. Halves are rounded up; the second time in

@@ -56,11 +56,11 @@ class Step:
         return tensor.name if tensor.grid is None and not self.activation else f"{tensor.name}/exact"
 
     def tensor(self, index: int) -> Tensor:
-        """The TFLite tensor of this index."""
+        """The TFLite tensor with the number `index` in the subgraph."""
         return self.writer.network.tensors[index]
 
     def shape(self, index: int) -> tuple[int, ...]:
-        """The shape of a tensor in TFLite's order."""
+        """The shape of the tensor with the number `index`, in TFLite's order."""
         return self.tensor(index).shape
 
     def present(self, place: int | None) -> int | None:
@@ -96,12 +96,14 @@ class Step:
         return (array - grid.zero.reshape(shape)).astype(np.float32) * grid.scale.reshape(shape)
 
     def constant(self, values: Any, part: str, dtype: Any = np.int64) -> str:
-        """Adds a constant called "NAME/part", where NAME is the operator's `name`; returns its name."""
+        """Adds the constant `values`, of numpy type `dtype`, called "NAME/part", where NAME is `self.name`; returns its
+        name.
+        """
         return self.writer.constant(np.array(values, dtype), f"{self.name}/{part}")
 
     def node(self, op_type: str, inputs: Sequence[str], part: str = "", **attributes: Any) -> str:
-        """Adds a node; returns the name of its output: "NAME/part", where NAME is the operator's `name`, or NAME
-        without a `part`.
+        """Adds a node; returns the name of its output: "NAME/part", where NAME is `self.name`, or NAME without a
+        `part`. `inputs`: names of its inputs.
         """
         return self.writer.node(op_type, inputs, f"{self.name}/{part}".rstrip("/"), **attributes)
 
@@ -122,7 +124,7 @@ class Step:
     def put(self, name: str, *, stored: bool = False, output: int | None = None) -> None:
         """Applies the fused activation to the value `name`, quantizes the result if the tensor `output` (default: the
         operator's first output) is quantized, and makes it the value of this tensor. If `stored`, `name` already holds
-        the tensor's integers.
+        the tensor's final integers: neither step is done.
         """
         output = self.output if output is None else output
         tensor = self.tensor(output)
@@ -156,7 +158,9 @@ class Step:
         return self.writer.node("Clip", [name, *ends], f"{tensor.name}/clamped")
 
     def same_type(self, first: int, second: int) -> bool:
-        """Whether two tensors have the same element type and, if quantized, the same quantization."""
+        """Whether the tensors numbered `first` and `second` have the same element type and, if quantized, the same
+        quantization.
+        """
         a, b = self.tensor(first), self.tensor(second)
         grids = [grid and (grid.scale.tolist(), grid.zero.tolist()) for grid in (a.grid, b.grid)]
         return a.dtype == b.dtype and grids[0] == grids[1]

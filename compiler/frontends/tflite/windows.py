@@ -108,8 +108,8 @@ def resize(step: Step) -> None:
 
 def _average(step: Step, more: Sequence[str], **attributes: Any) -> None:
     """Converts an operator whose results are elements of its input, or means of elements, to the ONNX operator of its
-    row, which reads the input and `more`. Means of integers are computed from the stored integers, and halves are
-    rounded away from zero. All results of an image of one pixel are that pixel.
+    row, which reads the input and the values with the names `more` ("": left out). Means of integers are computed from
+    the stored integers, and halves are rounded away from zero. All results of an image of one pixel are that pixel.
     """
     source, tensor = step.tensor(step.inputs[0]), step.tensor(step.output)
     means = step.operator.kind in ("AVERAGE_POOL_2D", "RESIZE_BILINEAR") and source.shape[1:3] != (1, 1)
@@ -128,8 +128,8 @@ def _average(step: Step, more: Sequence[str], **attributes: Any) -> None:
 
 def _interpolate(step: Step, sizes: list[int]) -> None:
     """Converts RESIZE_BILINEAR of int16 to the arithmetic of LiteRT's kernel (`ResizeBilinearInteger` in TFLite's
-    reference_ops.h), with 10 bits for a position between two elements. An exact interpolation differed from the kernel
-    by up to 235 steps.
+    reference_ops.h), with 10 bits for a position between two elements. `sizes`: rows and columns of the result. An
+    exact interpolation differed from the kernel by up to 235 steps.
     """
     before, declared = (step.shape(index)[1:3] for index in (step.inputs[0], step.output))
     fits = tuple(sizes) == declared
@@ -153,8 +153,9 @@ def _interpolate(step: Step, sizes: list[int]) -> None:
 
 
 def fully_connected(step: Step) -> None:
-    """Converts FULLY_CONNECTED: rows of K elements times weights (O, K). If the rows are images flattened as (C, H, W),
-    the columns of the weights are reordered to match, so that activations stay in place.
+    """Converts FULLY_CONNECTED: rows of K elements times weights (O, K). If the rows are images that the ONNX model
+    holds as (C, H, W), the columns of the weights are reordered from (H, W, C) to (C, H, W), and no activation is
+    moved.
     """
     if step.options.WeightsFormat() != tflite.FullyConnectedOptionsWeightsFormat.DEFAULT:
         refuse("has shuffled weights", "convert the model without them")

@@ -58,7 +58,8 @@ class Writer:
         return name
 
     def node(self, op_type: str, inputs: Sequence[str], *outputs: str, **attributes: Any) -> str:
-        """Adds a node; returns the name of its first output. The names of its outputs are `outputs` made unique.
+        """Adds a node with the inputs called `inputs`; returns the name of its first output. The names of its outputs
+        are `outputs` made unique.
 
         The node has the name of the TFLite tensor that it computes. Nodes that the file does not have (conversions and
         changes of layout) are named by this tensor and their operator.
@@ -76,12 +77,14 @@ class Writer:
         return self.node("Reshape", [name, numbers], output)
 
     def known(self, index: int) -> np.ndarray | None:
-        """The values of a constant tensor in TFLite's order, integers if it is quantized; None for an activation."""
+        """The values of the constant tensor with the number `index`, axes as in TFLite, integers if quantized; else
+        None.
+        """
         return self.constants.get(index, self.network.tensors[index].data)
 
     def in_planes(self, index: int) -> bool:
-        """Whether a tensor already has its value as planes (N, C, H, W), or is an image input of a network with
-        convolutions or pools.
+        """Whether tensor number `index` already has its value as planes (N, C, H, W), or is an image input of a network
+        with convolutions or pools.
         """
         if index in self.network.inputs and len(self.network.tensors[index].shape) == 4:
             windows = ("CONV_2D", "POOL_2D", "TRANSPOSE_CONV")
@@ -98,9 +101,9 @@ class Writer:
         return images and any(self.in_planes(index) for index in activations)
 
     def value(self, index: int, planes: bool = False, stored: bool = False) -> str:
-        """The name of a tensor's values, as planes (N, C, H, W) or as rows: its real values or, if `stored` and if the
-        tensor is quantized, its integers. A constant of fewer than four axes that is read as planes gets leading axes
-        of size 1 first, so that it broadcasts as in TFLite.
+        """The name of the values of tensor number `index`, as `planes` (N, C, H, W) or as rows: its real values or, if
+        `stored` and if the tensor is quantized, its integers. A constant of fewer than four axes that is read as planes
+        gets leading axes of size 1 first, so that it broadcasts as in TFLite.
         """
         tensor, array = self.network.tensors[index], self.known(index)
         rank, grid = len(tensor.shape), tensor.grid
@@ -140,7 +143,8 @@ class Writer:
         self, op_type: str, name: str, grid: Grid, output: str, dtype: np.dtype[Any], axis: int = 0
     ) -> str:
         """Adds a DequantizeLinear or QuantizeLinear (`op_type`) of the value `name` between integers of type `dtype`
-        and real values; returns the name of its output. `axis`: the axis of `name` to which several scales belong.
+        and real values, by the scales of `grid`; returns the name of its output. `axis`: the axis of `name` to which
+        several scales belong.
         """
         scale, zero = (grid.scale[0], grid.zero[0]) if grid.one else (grid.scale, grid.zero)
         part = output.removesuffix("/real")

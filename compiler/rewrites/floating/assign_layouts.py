@@ -55,7 +55,7 @@ def is_depthwise(operator: Convolution, weight: Tensor) -> bool:
 
 
 def in_blocks(array: np.ndarray, block: int) -> np.ndarray:
-    """A row-major array (N, C, ...) in the blocked layout (N, ceil(C / block), ..., block), with zeros beyond C."""
+    """A row-major array (N, C, ...) as (N, ceil(C / block), ..., block), with zeros beyond C; unchanged for block 1."""
     if block == 1:
         return array
     batch, channels, *rest = array.shape

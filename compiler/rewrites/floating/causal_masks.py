@@ -37,7 +37,8 @@ def visible_keys(scores: Expr, mask: np.ndarray, hidden: float) -> np.ndarray | 
     value (true) or is hidden (false).
 
     `scores` is the expression that applies the mask. It may be a select by the mask between the score and a value below
-    `hidden`, or the sum of the score and the mask. Returns None for any other expression.
+    `hidden`, or the sum of the score and the mask, which hides a score where the mask is at most `hidden`. Returns None
+    for any other expression.
     """
     match scores:
         case Select(condition=Var(), then=_, otherwise=Const(value=value)) if value < hidden:

@@ -213,8 +213,8 @@ def _with_scaled_data(graph: Graph, before: Node, node: Node, affine: _Affine) -
 
 
 def _stored(graph: Graph, stem: str, **arrays: np.ndarray) -> tuple[Graph, tuple[str, ...]] | None:
-    """The graph with `arrays` as float32 constants, and their names; None if an array has an element that is not
-    finite.
+    """The graph with `arrays` as float32 constants, and their names, which begin with `stem`; None if an array has an
+    element that is not finite.
     """
     names: list[str] = []
     for what, array in arrays.items():

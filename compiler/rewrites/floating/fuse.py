@@ -27,7 +27,7 @@ from .fuse_pairs import inlined, with_result
 
 def fuse(graph: Graph, *, halves: bool = False) -> Graph:
     """Fuses nodes until no rule applies. An element-wise node is fused into the producer of an argument if possible,
-    else into its only reader; else a copy of the node is fused into every reader.
+    else into its only reader; else a copy of a cheap node (`_is_cheap`) is fused into every reader.
 
     `halves`: kernels that compute in float32 can store 16-bit floats.
     """
@@ -78,7 +78,7 @@ class _Pairs:
 
 
 def _behind_producer(graph: Graph, pairs: _Pairs) -> Graph:
-    """Rule: fuses element-wise nodes into the producers of their arguments."""
+    """Rule: fuses element-wise nodes into the producers of their arguments. Returns `graph` itself if none fits."""
     uses, producers = graph.uses(), graph.producers()
     position = {node.output: i for i, node in enumerate(graph.nodes)}
     nodes = dict(enumerate(graph.nodes))
@@ -102,7 +102,7 @@ def _joined_producer(
     position: Mapping[str, int],
 ) -> tuple[Node, Node] | None:
     """Fuses an element-wise node with the producer of one of its arguments. Returns (fused node, producer), or None if
-    no producer can be fused.
+    no producer can be fused. `uses`: reads of each tensor; `producers`, `position`: nodes and indices by output.
     """
     if not isinstance(node.operator, Elementwise):
         return None
@@ -124,7 +124,7 @@ def _joined_producer(
 
 
 def _into_reader(graph: Graph, pairs: _Pairs) -> Graph:
-    """Rule: fuses element-wise nodes into their only readers."""
+    """Rule: fuses element-wise nodes into their only readers. Returns `graph` itself if none fits."""
     uses, producers = graph.uses(), graph.producers()
     position = {node.output: i for i, node in enumerate(graph.nodes)}
     nodes = dict(enumerate(graph.nodes))
@@ -157,8 +157,8 @@ def _joined_reader(
 
 
 def _into_all_readers(graph: Graph, pairs: _Pairs) -> Graph:
-    """Rule: copies one element-wise node into each of its readers, if recomputing an element is no more work than
-    reading it (`_is_cheap`).
+    """Rule: copies the first element-wise node that can join all its readers into each of them, if recomputing an
+    element is no more work than reading it (`_is_cheap`). Returns `graph` itself if there is no such node.
     """
     uses, readers_of = graph.uses(), graph.readers()
     for before in graph.nodes:

@@ -165,7 +165,7 @@ class _Pattern:
         return [node.inputs[i] for i in node.operands(node.data)]
 
     def only_reader(self, name: str) -> Node | None:
-        """The only node that reads the tensor `name`; None if there are several, or if the tensor is a graph output."""
+        """The node that alone reads the tensor `name`, once; None if there is none, or for a graph output."""
         readers = self.readers.get(name, [])
         return readers[0] if len(readers) == 1 and self.uses[name] == 1 else None
 

@@ -45,7 +45,7 @@ def with_whole_softmax(graph: Graph, product: Node) -> tuple[Graph, Node] | None
 
 
 def _joined(graph: Graph, quotient: Node, dtype: DType) -> tuple[tuple[Node, ...], Node | None]:
-    """Returns (nodes of the softmax whose last step is `quotient`, the softmax as one node), or ((), None)."""
+    """Returns (nodes of the softmax of `dtype` with last step `quotient`, the softmax as one node), or ((), None)."""
     producers, uses = graph.producers(), graph.uses()
     a, b = (cast(argument(i, dtype), F32) for i in range(2))
     none = (), None

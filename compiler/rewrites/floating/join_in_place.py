@@ -59,9 +59,9 @@ class _State:
     changed: bool = False
 
     def joined(self, node: Node, axis: int) -> list[Node]:
-        """Replaces a concatenation along `axis`, if the producers of its inputs can write directly into the output.
-        Returns the new nodes: a `Join`, which marks the inputs as parts of the output's memory, and copies of the other
-        inputs. Otherwise returns the concatenation itself.
+        """Replaces a concatenation along `axis`, if inputs with at least half its bytes can be computed directly in the
+        output. Returns the new nodes: a `Join`, which marks the inputs as parts of the output's memory, and copies of
+        the other inputs. Otherwise returns the concatenation itself.
         """
         tensors = self.graph.tensors
         pieces = [tensors[name] for name in node.inputs]

@@ -43,8 +43,8 @@ def _place_pool(state: State, node: Node) -> None:
 
 
 def _place_concatenation(state: State, node: Node, axis: int) -> None:
-    """Adds a concatenation with the block size (channels of a block) of most inputs if every input fills whole blocks,
-    else in row-major layout.
+    """Adds a concatenation along `axis` in the blocks that `_joined_block` chooses, or in row-major layout if an
+    operand of its fused expression cannot be read in these blocks.
     """
     own = [state.tensors[name] for name in node.own_inputs]
     output = state.tensors[node.output]
@@ -61,8 +61,8 @@ def _place_concatenation(state: State, node: Node, axis: int) -> None:
 
 
 def _joined_block(state: State, tensors: Sequence[Tensor], axis: int) -> int:
-    """The block size (channels of a block) that most elements of the inputs of a concatenation have; 1 if an input
-    before the last would not fill whole blocks.
+    """The block size (channels of a block) that most elements of `tensors`, the inputs of a concatenation along `axis`,
+    have; 1 (row-major) if channels are joined and an input before the last would not fill whole blocks.
     """
     if len(tensors[0].shape) < 3:
         return 1
@@ -92,8 +92,9 @@ def _place_elementwise(state: State, node: Node, operator: Elementwise) -> None:
 def _keeps_zeros(
     state: State, operator: Elementwise, tensors: list[Tensor], output: Tensor, block: int
 ) -> bool:
-    """Whether an element-wise operator keeps the zero padding of the last block of channels: where all inputs are zero
-    in the lanes beyond the last channel, the output is zero, too.
+    """Whether an element-wise operator keeps the zero padding of the last block of channels: where all inputs with
+    channels are zero in the lanes beyond the last channel, the output is zero, too. False if an input without channels
+    is no constant of equal elements.
     """
     if output.shape[1] % block == 0:
         return True

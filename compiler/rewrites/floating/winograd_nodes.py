@@ -30,8 +30,8 @@ class WinogradNodes:
     tiles: dict[tuple[str, int, tuple[int, ...]], str] = field(default_factory=dict)
 
     def rewrite(self, node: Node, operator: Convolution, sizes: Sizes, m: int) -> None:
-        """Adds the three nodes that replace the convolution `node`; the last of them has the convolution's name,
-        output, and list of fused ONNX nodes.
+        """Adds the three nodes that replace the convolution `node`, for tiles of `m` x `m` outputs; the last of them
+        has the convolution's name, output, and list of fused ONNX nodes.
         """
         block = self.tensors[node.output].block
         matrices = (m + WINOGRAD_TAPS - 1) ** 2

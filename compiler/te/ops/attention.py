@@ -82,7 +82,8 @@ class _Kernel:
 
     def copied(self, name: str, to: Buffer, of: Buffer, stored: Stored, first: Expr, columns: int) -> Stmt:
         """Copies rows of a matrix in `of`, from row `first` on, to the shared buffer `to`, with zeros for rows and
-        columns outside of the matrix. `columns`: number of columns of the matrix.
+        columns outside of the matrix. `columns`: number of columns of the matrix. `stored`: how `of` holds it. `name`:
+        the stage and its statement.
         """
         rows, width = to.shape[0], ceil_div(columns, VECTOR) * VECTOR
         if to is self.shared.value:
@@ -134,7 +135,9 @@ class _Kernel:
         return allocated((self.score, self.most, self.shared.weights), seq(*stages))
 
     def scores(self, keys: Expr, z: Expr, y: Expr, x: Expr) -> Stmt:
-        """The scores of a thread's rows and keys, and their maxima over the thread's keys."""
+        """The statements that compute the scores of a thread's rows and keys, and each row's greatest score among the
+        thread's keys. `keys`: index of the step's first key; `z`, `y`, `x`: coordinates of the thread.
+        """
         tile, shared = self.tile, self.shared
         d, e = Var("scores.d"), Var("scores.e")
         r, n = Var("scores.r"), Var("scores.n")
@@ -183,7 +186,9 @@ class _Kernel:
         return self.joined("most", "max", self.most)
 
     def joined(self, name: str, op: str, own: Buffer) -> list[Stmt]:
-        """Stages that replace each thread's value of a row by the sum or maximum of the row's threads."""
+        """Stages that replace each thread's value of a row, in buffer `own`, by the sum or maximum (`op`) over all
+        threads of the row. No stages if each row has one thread. The last stage is called `name`.
+        """
         tile, r, operator = self.tile, Var(f"{name}.r"), "max" if op == "max" else "add"
         if tile.lanes == 1:
             return []
@@ -218,7 +223,8 @@ class _Kernel:
 
     def weights(self, z: Expr, y: Expr, x: Expr) -> Stmt:
         """Updates the greatest score m of each row, replaces a thread's scores by the weights exp(score - m), and
-        updates the thread's sums of weights and of weighted rows of V.
+        updates the thread's sums of weights. Multiplies its sums of weighted rows of V by exp(old m - new m). `z`, `y`,
+        `x`: coordinates of the thread.
         """
         tile, r, n, c, u = self.tile, *(Var(f"weights.{v}") for v in "rncu")
         total, score, o = self.total[z, y, r, x], self.score[z, y, x, r, n], self.sum[z, y, x, r, c, u]

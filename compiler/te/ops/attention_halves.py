@@ -183,7 +183,9 @@ class _Kernel:
         return self.tiles(m, nest([(h, OWN_ROWS)], rows, kind="unroll"))
 
     def joined(self, name: str, op: Operator, own: Buffer) -> Stmt:
-        """A stage that replaces each lane's value of a row by the sum or maximum of the row's lanes."""
+        """The stage `name`, which replaces each lane's value of a row, in buffer `own`, by the sum or maximum (`op`)
+        over the row's lanes.
+        """
         m, h = Var(f"{name}.m"), Var(f"{name}.h")
 
         def body(z: Expr, y: Expr, _: Expr) -> Stmt:
@@ -194,7 +196,8 @@ class _Kernel:
 
     def weights(self, z: Expr, y: Expr, x: Expr) -> Stmt:
         """Updates the greatest score of each row, replaces a lane's scores by the weights exp(score - greatest),
-        rescales the lane's sums of weights and of weighted rows of V, and adds the weights.
+        rescales the lane's sums of weights and of weighted rows of V, and adds the weights to the former. `z`, `y`,
+        `x`: split, warp and lane.
         """
         m, h, n, p, c, u = (Var(f"weights.{v}") for v in "mhnpcu")
         total = self.total[z, y, m, h, x]

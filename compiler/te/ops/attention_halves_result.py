@@ -63,7 +63,8 @@ class Splits:
 
     def post(self, z: Expr, y: Expr, x: Expr) -> Stmt:
         """Computes and stores vectors of the result: neighbouring threads have neighbouring vectors. A vector has the
-        largest number of columns in `VECTORS` with which the block's vectors divide evenly among its threads."""
+        largest number of columns in `VECTORS` with which the block's vectors divide evenly among its threads. `z`,
+        `y`, `x`: split, warp and lane of the thread."""
         sizes, tile, rows = self.blocks.sizes, self.tile, self.blocks.rows
         wide = next(n for n in VECTORS if rows * self.columns % (n * tile.threads) == 0)
         vectors = self.columns // wide
@@ -82,8 +83,8 @@ class Splits:
         return nest([(step, rows * vectors // tile.threads)], allocated((value,), one), kind="unroll")
 
     def joined(self, value: Buffer, row: Expr, column: Expr) -> Stmt:
-        """Joins the splits of the keys: sets `value` to a part of the result's row `row` of the block, from `column`
-        on.
+        """Joins the splits of the keys: sets `value`, of any length, to as many elements of the result, in row `row` of
+        the block, from `column` on.
         """
         (wide,) = value.shape
         e, v, w, s, r, q = (Var(f"post.{v}") for v in "evwsrq")

@@ -66,8 +66,8 @@ class Tile:
         return r * self.row_threads + y
 
     def of_split(self, z: Expr, y: Expr, r: Expr) -> Expr:
-        """The index of row `row(y, r)` of split `z`, in a buffer that holds the rows of all splits, one split after the
-        other.
+        """The index of row `r` of a thread at `y`, which is row `row(y, r)` of the block, in a buffer that holds the
+        rows of all splits, one split after the other. `z`: number of the split.
         """
         return z * self.block_rows + self.row(y, r)
 

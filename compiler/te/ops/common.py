@@ -122,9 +122,9 @@ def padded_input(
 ) -> tuple[Buffer, Buffer, tuple[Stmt, ...]]:
     """The parameter X, the buffer that windows read, and the statement "pad" that fills the buffer.
 
-    X has `shape` (batch blocks, channel blocks, rows, columns). The buffer is `padded`, the `part` of X with its pads;
-    for a `resident` X the buffer is X itself, which is in the chain memory (on-chip memory for tensors between layers)
-    with its pads.
+    X has `shape` (batch blocks, channel blocks, rows, columns) of vectors of `lanes` (batch, channels). The buffer is
+    `padded`, the `part` of X with its pads; for a `resident` X the buffer is X itself, which is in the chain memory
+    (on-chip memory for tensors between layers) with its pads, and there is no statement.
     """
     blocks, (rows, columns) = shape[:2], part.inputs
     if resident:
@@ -188,8 +188,8 @@ def post_point(
 
 
 def _finish(blocks: Blocks, views: Views, post: Post, total: Callable[[Expr, Expr], Expr]) -> Stmt:
-    """Loops b, j (batch and channel in the vector) around the Assign "post", which computes outputs from the maximum or
-    sum `total` of the accumulators.
+    """Loops b, j (batch and channel in the vector) around the Assign "post", which computes an output from
+    `total(b, j)`, the maximum or sum of the accumulators.
     """
     b, j = Var("b"), Var("j")
     value = post_value(

@@ -107,7 +107,9 @@ def pooled(
 
 
 def _inside(position: Expr, window: Window, axis: int, low: int, high: int) -> Expr:
-    """Number of positions of a window along an axis that are within low .. high - 1 of the input."""
+    """Number of positions of window number `position` along `axis` (0: rows, 1: columns) that are within low .. high -
+    1 of the input.
+    """
     size, stride, dilation = window.kernel[axis], window.strides[axis], window.dilations[axis]
     start: Expr = position * stride - window.pads[axis]
     first: ExprLike = maximum((low + (dilation - 1) - start) // dilation, 0)

@@ -19,8 +19,9 @@ def fold(shape: Shape, axes: Sequence[int], kind: FoldKind, *, dtype: DType = DT
     """Y = the sum, product, maximum or minimum of X over `axes`; integers wrap, and any NaN makes the result NaN.
 
     Parameters X and Y of `dtype`: X has the shape of `te.merge.merge_axes(shape, axes)`, Y the axes that are not
-    reduced. Statement "begin" initializes Y in loops d0, d1, …; statement "fold" then combines elements in loops
-    fold.d0, … over Y and, inside, fold.r0, … over the reduced axes. Raises ValueError for an invalid axis.
+    reduced ([1] if there are none). Statement "begin" initializes Y in loops d0, d1, …; statement "fold" then combines
+    elements in loops fold.d0, … over Y and, inside, fold.r0, … over the reduced axes. Raises ValueError for an invalid
+    axis.
     """
     merged = merge_axes(shape, axes) or ((1, False),)
     sizes = [size for size, _ in merged]

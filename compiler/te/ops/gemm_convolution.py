@@ -148,7 +148,7 @@ def gemm_convolution(
     dtype: DType = DType.FLOAT32,
 ) -> Program:
     """Y = epilogue(sum over the window and the group's channels of W * X) in float32; outside X are zeros. `dtype`: the
-    type of X and W, a float of 16 or 32 bits.
+    type of X and W, a float of 16 or 32 bits. `block`: channels of a block in the order of a sum (`phase_products`).
 
     Parameters, in this order, with C and M the channels and filters of a group:
     - X [batch, groups, C, height, width], or [batch, groups, C, height * width] if pointwise and not transposed;

@@ -76,7 +76,10 @@ def _place(coordinate: Expr, size: int, mode: Sampling, outside: Outside, align_
 
 
 def _reflected(place: Expr, size: int, align_corners: bool) -> Expr:
-    """A coordinate in elements, mirrored at both ends as often as needed to be inside."""
+    """The coordinate `place` on an axis of `size` elements, in units of elements, mirrored at both ends as often as
+    needed to be inside. With `align_corners` the ends are the centers of the first and last element, else their outer
+    edges.
+    """
     low, high = (0.0, size - 1.0) if align_corners else (-0.5, size - 0.5)
     if high == low:
         return place * 0.0
@@ -88,7 +91,8 @@ def _reflected(place: Expr, size: int, align_corners: bool) -> Expr:
 
 
 def _mirrored(at: Expr, size: int, align_corners: bool) -> Expr:
-    """The index of a tap, at most two elements beyond an end, mirrored at that end.
+    """The index `at` of a tap on an axis of `size`, at most two elements beyond an end, mirrored at that end: at the
+    center of the border element with `align_corners`, else at its outer edge.
 
     Only cubic samples need it: taps of nearest and linear samples are at most one element beyond an end, and clamping
     moves them to the same element as mirroring.

@@ -163,7 +163,8 @@ def int8_interleave(data: Shape, result: Shape, *, factors: Pair, before: Pair, 
 
 
 def channel_places(sources: Sequence[Pair], parts: int) -> list[np.ndarray]:
-    """The tables of `int8_channels`: for each part int64 [2, count], channel numbers in the output and in the part.
+    """The tables of `int8_channels`: for each of `parts` inputs int64 [2, count], channel numbers in the output and in
+    the input.
 
     Output channel c is channel `sources`[c][1] of part `sources`[c][0]."""
     return [

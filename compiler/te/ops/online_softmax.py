@@ -26,7 +26,8 @@ def with_new_scores(
 ) -> Stmt:
     """The statements of one row for a step over keys, whose greatest score is `most`. They update the row's m
     (`greatest`) and multiply l (`total`) by exp(old m - new m). `weigh(m)` replaces the scores of the step by
-    exp(score - m) and adds them to l; `scale(factor)` multiplies o by the same factor as l.
+    exp(score - m) and adds them to l; `scale(factor)` multiplies o by the same factor as l. If the new m is -inf (no
+    key seen so far), `weigh` gets 0 in its place.
     """
     new, base, factor = (_register(f"weights.{name}") for name in ("new", "base", "factor"))
     # Rows all of whose scores are -inf so far: exp(-inf - 0) is 0, exp(-inf - -inf) would be NaN.

@@ -152,7 +152,9 @@ def tensor_product(
 
 
 def round_factors(program: Program) -> Program:
-    """The program with every float32 factor of its statement "gemm" rounded to tf32, as tensor cores need."""
+    """The program with every float32 factor of its statement "gemm" rounded to tf32, as tensor cores need. Raises
+    ValueError if this statement is not a sum.
+    """
 
     def factor(e: Expr) -> Expr:
         return round_tf32(e) if isinstance(e, Load) and e.buffer.dtype is DType.FLOAT32 else e

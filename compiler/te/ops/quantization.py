@@ -61,8 +61,8 @@ def load_activation(
 ) -> Program:
     """Y = the activations X in the type that the model declares: float32 dequantized, uint8 unchanged, int8 minus 128.
 
-    Parameters: X uint8[batch, ceil(channels / block), plane, block]; Y of `dtype` [batch, channels, plane]. Loops n, o,
-    p contain the statement "map".
+    Parameters: X uint8[batch, ceil(channels / block), plane, block]; Y of `dtype` [batch, channels, plane]. `scale`,
+    `zero_point`: of the int8 tensor, for float32. Loops n, o, p contain the statement "map".
     """
     x = Buffer(name="X", shape=(batch, ceil_div(channels, block), plane, block), dtype=DType.UINT8)
     y = Buffer(name="Y", shape=(batch, channels, plane), dtype=dtype)

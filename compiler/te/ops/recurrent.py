@@ -1,6 +1,6 @@
 """RNN, GRU and LSTM layers, as defined by ONNX.
 
-A layer is two programs: `dense` multiplies the inputs of all steps by W at once, and `recurrent_steps` computes the
+A layer is two programs: `product` multiplies the inputs of all steps by W at once, and `recurrent_steps` computes the
 sequential part, step by step.
 """
 

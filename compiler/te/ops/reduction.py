@@ -29,8 +29,8 @@ def reduction(
     If the last axis is reduced, there are `width` (a power of two) partial results, and successive elements of the axis
     go to successive partial results: loops d0, d1, … over the kept axes contain the reduction "reduce"
     (`te.rows.fold_row`) and the statement "post". If the last axis is kept, loops reduce.d0, … over all axes contain
-    the statement "reduce", which adds to the buffer `sum`, and then loops d0, … contain the statement "post". Raises
-    ValueError for an invalid axis.
+    the statement "reduce", which reduces into the buffer `sum`, and then loops d0, … contain the statement "post".
+    Raises ValueError for an invalid axis.
     """
     merged = merge_axes(shape, axes, beside) or ((1, False),)
     sizes = [size for size, _ in merged]

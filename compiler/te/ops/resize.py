@@ -72,7 +72,8 @@ def positions(
 ) -> np.ndarray:
     """Input coordinate of each output along an axis of `size` elements, float32 (outputs,).
 
-    With `exact`, coordinates are computed from the unrounded ratio of the sizes instead of from `scale`.
+    `scale`: ratio of the sizes, output / input, as the model declares it; only "asymmetric" and the half-pixel modes
+    use it. With `exact` they compute the coordinates from the unrounded ratio of the sizes instead.
     """
     x, half = np.arange(outputs, dtype=np.float32), np.float32(0.5)
 
@@ -102,9 +103,9 @@ def resize(
     """Y = X resized: each output is the nearest element, or the mean of four elements weighted by distance ("linear").
 
     Parameters: X [outer, height, width, lanes] (as in `float_pool`); row indices RI int64 [OH] and column indices CI
-    int64 [OW]; for "linear" weights of rows RW float32 [OH] and of columns CW float32 [OW]; Y [outer, OH, OW, lanes].
-    `axis_table` makes the indices and weights. Indices outside X are clamped to its border. Loops n, y, x, j around the
-    statement "resize".
+    int64 [OW]; for "linear" the weights RW float32 [OH] of row RI + 1 and CW float32 [OW] of column CI + 1; Y [outer,
+    OH, OW, lanes]. `axis_table` makes the indices and weights. Indices outside X are clamped to its border. Loops n, y,
+    x, j around the statement "resize".
     """
     oh, ow = outputs
     x_in = Buffer(name="X", shape=(outer, height, width, lanes), dtype=DType.FLOAT32)

@@ -170,7 +170,7 @@ def patch_conv2d_pool(
 
 
 def _members(group: Var, blocks: int, most: int) -> Expr:
-    """Number of filter blocks in a group of at most `most`: fewer in the last group."""
+    """Number of filter blocks in group number `group`: `most`, or fewer in the last group of all `blocks`."""
     return Const(most) if blocks % most == 0 else minimum(most, blocks - group * most)
 
 

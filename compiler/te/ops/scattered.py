@@ -108,10 +108,11 @@ def scatter_nd(
     """ONNX's ScatterND: Y = X, then for each j in order, element Y[I[j, 0], I[j, 1], …, …] becomes U[j, …] or, with
     `combine`, the combination of its old value and U[j, …].
 
-    Parameters: X of `dtype` and `shape`, with the axes that have no index merged into one; I int64 [rows, depth]; U of
-    `dtype` [rows, rest]; Y like X. A negative index counts from the end; an index outside its axis writes the element
-    at the nearer end. Statement "copy" copies X, statement "write" stores the elements of U. Raises ValueError for
-    indices of more dimensions than X has."""
+    Parameters: X of `dtype` and `shape`, with the axes that have no index merged into one; I int64 [rows, depth], which
+    is I of the shape `indices` with all dimensions but the last merged; U of `dtype` [rows, rest]; Y like X. A negative
+    index counts from the end; an index outside its axis writes the element at the nearer end. Statement "copy" copies
+    X, statement "write" stores the elements of U. Raises ValueError if the last dimension of `indices` is 0 or more
+    than the number of dimensions of X."""
     depth = indices[-1] if indices else 0
     if not 1 <= depth <= len(shape):
         raise ValueError(
@@ -130,10 +131,12 @@ def scatter_nd(
 
 
 def one_hot(indices: Shape, axis: int, depth: int, *, dtype: DType = DType.FLOAT32) -> Program:
-    """ONNX's OneHot: along a new `axis` of `depth` elements, Y = V[1] at the index and V[0] elsewhere.
+    """ONNX's OneHot: along a new `axis` (its index in ONNX's output, from 0 on) of `depth` elements, Y = V[1] at the
+    index and V[0] elsewhere.
 
-    Parameters: I int64 [outer, inner], the indices; V [2] of `dtype`; Y [outer, depth, inner] of `dtype`. Negative
-    indices count from the end; for an index outside the axis all elements along the axis are V[0].
+    Parameters: I int64 [outer, inner], the indices, of the shape `indices`, with the dimensions before and behind the
+    new axis merged; V [2] of `dtype`; Y [outer, depth, inner] of `dtype`. Negative indices count from the end; for an
+    index outside the axis all elements along the axis are V[0].
     """
     outer, inner = prod(indices[:axis]), prod(indices[axis:])
     chosen = Buffer(name="I", shape=(outer, inner), dtype=DType.INT64)

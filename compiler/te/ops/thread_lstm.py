@@ -73,7 +73,10 @@ def _step(
     states: tuple[Buffer, Buffer, Buffer],
     tile: tuple[int, int, int],
 ) -> Stmt:
-    """The statements of step `t` for all directions; `label` begins their names."""
+    """The statements of step `t` for all directions; `label` begins their names. `states`: the last states, the new
+    states, and the cells, which are updated. `tile`: rows, cells and slices of a block. `parameters`: see
+    `thread_lstm_steps`.
+    """
     gates, weight, _, _, y, _, _ = parameters
     before, after, cell = states
     count, batch, hidden = cell.shape

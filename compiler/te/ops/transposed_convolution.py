@@ -64,7 +64,7 @@ def transposed_phases(
 
 
 def margins(phases: tuple[Phase, ...], size: int) -> Pair:
-    """Numbers of positions before and after an axis of `size` that a transposed convolution's taps read."""
+    """Numbers of positions before and after the input's axis of `size` that the taps of all `phases` read."""
     used = [p for p in phases if p.taps]
     before = max((-(p.base + (p.taps - 1) * p.reach) for p in used), default=0)
     behind = max((p.outputs + p.base - size for p in used), default=0)

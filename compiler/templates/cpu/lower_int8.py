@@ -123,7 +123,7 @@ def quantized_sums(operator: Int8Convolution) -> QuantizedSums:
 
 
 def _sums(operator: Int8Convolution, program: Program, weight: np.ndarray, groups: int = 1) -> Expression:
-    """A convolution's expression with its weights, and its biases and scales arranged in blocks."""
+    """The expression of `program` with the packed `weight`, and biases and scales in whole blocks for each group."""
     shape = next(p.shape for p in program.parameters if p.name == "P")
     filters = operator.weight.shape[0]
     pairs = biases_and_scales(operator).reshape(2, groups, filters // groups)

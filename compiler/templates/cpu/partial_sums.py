@@ -81,7 +81,8 @@ def _sum_of_part(
     s: Schedule, name: str, buffer: str, parts: str, own: Sequence[str], around: Sequence[str], at: str
 ) -> None:
     """Schedules the partial sum `name`.rf of one part of a sum: its buffer is in registers, and it is computed inside
-    the loop `at`. `parts`: the loop over parts; `own`, `around`: the sum's loops inside a part and around it.
+    the loop `at`. `parts`: the loop over parts; `own`: the loops over the terms of a part; `around`: the loops of the
+    tile.
     """
     single = _single(s, own)
     own = [f"{loop}.rf" if loop in single else loop for loop in own]
@@ -96,8 +97,8 @@ PREFETCH_BYTES = 4096
 
 
 def prefetch(s: Schedule, loop: str, buffer: str) -> None:
-    """Adds prefetches of `buffer` to the reduction loop `loop`. If splits, partial sums and peeling have cut the loop
-    into several loops, the innermost of these get the prefetches.
+    """Adds prefetches of `buffer`, `PREFETCH_BYTES` ahead, to the reduction loop `loop`. If splits, partial sums and
+    peeling have cut the loop into several loops, the innermost of these get the prefetches.
     """
     made = [node for node in loops(s.program) if node.name == loop or node.name.startswith(f"{loop}.")]
     names = {node.name for node in made}

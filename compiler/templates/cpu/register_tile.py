@@ -64,8 +64,7 @@ def tile_cycles(
     vector_cost: float | np.ndarray = VECTOR_COST,
     split: int = 1,
 ) -> np.ndarray:
-    """Estimated time to compute a matrix of sums in tiles (smaller tiles at its ends), in vector multiplications:
-    float64.
+    """Estimated time, in vector multiplications, of a matrix of sums in tiles (smaller tiles at its ends); float64.
 
     `sizes`, `tile`: (rows, columns, blocks of filters) of matrix and tile. `depth`: terms of a sum. `split`: vectors of
     a block. `vector_cost`: time to load one.
@@ -87,12 +86,12 @@ def choose_tile(
     shares: tuple[np.ndarray, np.ndarray] | None = None,
     vector_cost: float = VECTOR_COST,
 ) -> tuple[int, int, int]:
-    """The rows, columns and blocks of filters of the tile with the least `tile_cycles`; of equally cheap tiles the
-    largest.
+    """The rows, columns and blocks of filters of the tile with the least `tile_cycles` (given `vector_cost`); of
+    equally cheap tiles the largest.
 
     `sizes`: rows, columns and blocks of filters of the whole output. `depth`: products of a sum. `most`: largest rows,
-    pixels (rows * columns) and blocks of filters of a tile. `shares`: two arrays, for rows and for columns.
-    Entry i is the fraction of products that tiles of i + 1 rows compute, as they skip products of pads (None: all).
+    pixels (rows * columns) and blocks of filters of a tile. `shares`: two arrays, for rows and for columns. Entry i is
+    the fraction of products that tiles of i + 1 rows (columns) compute, as they skip products of pads (None: all).
     """
     limits = (min(sizes[0], most[0]), min(sizes[1], target.vector_registers), min(sizes[2], most[2]))
     grid = np.meshgrid(*(np.arange(1, limit + 1) for limit in limits), indexing="ij")
@@ -113,15 +112,16 @@ def choose_positions(
     vector_cost: float = VECTOR_COST,
     most_vectors: int = MOST_VECTORS,
 ) -> tuple[int, int, int]:
-    """Rows, columns and blocks of filters of a convolution's cheapest tile; arguments as in `choose_tile`."""
+    """`choose_tile` for tiles of at most MOST_ROWS rows, MOST_POSITIONS pixels and `most_vectors` blocks of filters.
+    `sizes`: rows, columns and blocks of the output. `depth`: products of a sum. `shares`, `vector_cost`: as for it.
+    """
     return choose_tile(target, sizes, depth, (MOST_ROWS, MOST_POSITIONS, most_vectors), shares, vector_cost)
 
 
 def row_block(target: CpuTarget, rows: int, tile_rows: int, row_bytes: int) -> int:
-    """Number of rows that share a panel of packed weights: as many as fill twice the second-level cache.
-
-    The panel stays in that cache. Rows may be read again from the next cache level for each panel; this traffic is low,
-    because an element is used for all columns of a tile. Reloading a panel for few rows would make the arithmetic wait.
+    """How many of a product's `rows` (`row_bytes` each) share a panel of packed weights that stays in the second-level
+    cache: whole tiles of `tile_rows` rows, at least one, up to twice that cache or all rows (rounded up to a tile).
+    Reading rows again for each panel costs little, as a tile uses an element for all its columns.
     """
     tiles = max(1, target.cache_bytes[1] * 2 // (row_bytes * tile_rows))
     return tile_rows * min(tiles, -(-rows // tile_rows))

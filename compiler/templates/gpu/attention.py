@@ -140,7 +140,9 @@ def _tiles(target: GpuTarget, sizes: Attention) -> Iterator[Tile]:
 
 
 def _wide(sizes: Attention, lanes: int) -> int:
-    """Number of adjacent columns of the result that a thread computes as a vector (`Tile.wide`)."""
+    """Number of adjacent columns of the result that a thread computes as a vector (`Tile.wide`), if `lanes` threads
+    share a row of the result.
+    """
     wide = VECTOR
     while wide > 1 and lanes * wide >= 2 * sizes.columns:
         wide //= 2

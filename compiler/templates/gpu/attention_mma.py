@@ -150,5 +150,5 @@ in which an `mma` instruction needs this matrix.
 
 
 def _order(stored: Stored, *, transposed: bool = False) -> Order:
-    """The order in which elements of a factor, or of the transpose of a factor, are stored."""
+    """The order in which elements of a factor or, if `transposed`, of the factor's transpose are stored."""
     return "rows" if stored.by_rows != transposed else "columns"

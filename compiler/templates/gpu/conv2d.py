@@ -74,7 +74,7 @@ def gather_instructions(channels: int) -> float:
 
 def gathered_problem(*, filters: int, positions: int, channels: int, taps: int) -> Problem:
     """The sizes of a convolution with one group when computed as a matrix product on gathered inputs, for comparison
-    with other methods.
+    with other methods. `positions`: output positions of all images; `taps`: elements of the window.
     """
     return Problem(
         rows=filters,

@@ -59,7 +59,9 @@ def schedule(
 
 
 def on_tensor_cores(target: GpuTarget, program: Program) -> bool:
-    """Whether tensor cores compute the product by default: its factors are rounded to tf32, or have 16 bits."""
+    """Whether tensor cores compute the product by default: its factors are rounded to tf32, or have 16 bits and the
+    target has `mma` instructions.
+    """
     return is_rounded(program) or (gemm_mma.is_half(program) and target.has("mma"))
 
 

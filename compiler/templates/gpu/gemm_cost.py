@@ -353,7 +353,7 @@ def problem_of(program: Program, copy_instructions: float = 0.0, tag: str = "") 
     """The sizes of a program with the stages of `te.ops.product` (copies of the operands, sum "gemm", epilogue "post")
     and loops of constant extents.
 
-    `tag`: suffix of the stages' names.
+    `copy_instructions`: the field of `Problem`. `tag`: suffix of the stages' names.
     """
     path = path_to(program, f"gemm{tag}")
     reduce = path[-1]

@@ -194,8 +194,9 @@ def blocks_in_groups(
     s: Schedule, grid: list[str], i: str, j: str, group: int
 ) -> tuple[list[tuple[str, LoopKind]], str]:
     """Changes the order in which blocks compute the tiles of a product: `group` tiles that lie one below the other get
-    successive block numbers. `i`, `j`: loops over the rows and the columns of tiles. `grid`: loops around the tiles; if
-    there are any, tiles are not grouped.
+    successive block numbers. `i`, `j`: loops over the rows and the columns of tiles. `grid`: loops around the tiles.
+    Tiles are not grouped if there are such loops, if `group` is 1 or does not divide the rows of tiles, or if the grid
+    would exceed CUDA's limits.
 
     Blocks that run at the same time share fetched data in the second-level cache; they share most if their tiles cover
     a square of the result. Blocks start in the order of their numbers, x fastest. Returns (loop, axis of blocks) for
@@ -260,7 +261,8 @@ def _round_ahead(s: Schedule, factor: Factor, constants: Sequence[str]) -> bool:
 
 def _load_fragments(s: Schedule, factor: Factor, name: str, scope: str, *, rounds: bool) -> None:
     """Replaces the copy `name` of a factor's elements, for one step in depth, by instructions that load fragments
-    (tensorization). `rounds`: the instructions round float32 to tf32.
+    (tensorization). `scope`: MATRIX_A for the left factor, MATRIX_B for the right one. `rounds`: the instructions round
+    float32 to tf32.
     """
     s.expand_copy(name)
     data, depth = f"{name}.{factor.data}", f"{name}.{factor.depth}"

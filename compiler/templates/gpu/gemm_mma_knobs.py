@@ -86,7 +86,9 @@ class Knobs:
         return int(_shared_bytes(self, factors))
 
     def obstacle(self, dtype: DType, *, matrix: tuple[bool, bool]) -> str | None:
-        """The reason why these knobs are inconsistent; None if they are consistent."""
+        """The reason why these knobs are inconsistent for factors of type `dtype`; None if they are consistent.
+        `matrix`: for each factor, whether the instruction `ldmatrix` loads it.
+        """
         step = COLUMNS * 2 if matrix[1] else COLUMNS
         if self.warp_rows % ROWS or self.warp_columns % step or min(self.warp_rows, self.warp_columns) < 1:
             return f"a warp's tile of {self.warp_rows}x{self.warp_columns} is not a multiple of {ROWS}x{step}"

@@ -58,9 +58,9 @@ def applies(target: GpuTarget, program: Program, constants: Sequence[str] = ()) 
     """Whether warpgroups should compute the program's product.
 
     The target must have warpgroup products for the factors' types, and copies must be able to fetch whole lines of both
-    factors. The product must have more rows than one instruction `mma` computes, and at least as many columns. For
-    types whose rows must be along the depth, the method must also be faster than `gemm_mma`, including the time of
-    transpositions.
+    factors (`constants`: parameters that are packed ahead). The product must have more rows than one instruction `mma`
+    computes, and at least the columns of one. For types whose rows must be along the depth, the method must also be
+    faster than `gemm_mma`, including the time of transpositions.
     """
     if not target.has("wgmma"):
         return False
@@ -176,8 +176,9 @@ def schedule(
 
 
 def takes_bulk(program: Program) -> bool:
-    """Whether bulk copies can fetch both factors: their stages must be copies of arrays whose rows are whole lines of
-    16 bytes.
+    """Whether bulk copies can fetch both factors. Their stages must be copies of arrays of at most MOST_DIMENSIONS
+    dimensions, whose last two are the rows or columns and the depth, and whose rows are whole lines of 16 bytes; pads
+    must be zero.
     """
     for factor in factors(program):
         copy = path_to(program, factor.name)[-1]
@@ -190,7 +191,7 @@ def takes_bulk(program: Program) -> bool:
 
 
 def default_knobs(target: GpuTarget, program: Program, constants: Sequence[str] = ()) -> Knobs:
-    """The knobs chosen by `gemm_wgmma_knobs.choose_knobs` for a program."""
+    """The knobs chosen by `gemm_wgmma_knobs.choose_knobs` for a program with these constant parameters."""
     sizes, bulk = product_sizes(program, constants)
     return choose_knobs(target, sizes, bulk=bulk)
 
@@ -239,8 +240,8 @@ def _start(s: Schedule, inner: Sequence[str]) -> str:
 
 
 def _width(program: Program, stage: str, constants: Sequence[str]) -> int:
-    """Number of elements, at most 16 bytes, that a copy of a stage moves at once; 1 if elements are gathered one by
-    one.
+    """Number of elements, at most 16 bytes, that the copy `stage` moves at once; 1 if elements are gathered one by one.
+    `constants`: names of parameters that are packed ahead, so that the copy may move whole lines.
     """
     path = path_to(program, stage)
     copy = path[-1]
@@ -291,7 +292,7 @@ def _keep_sums(s: Schedule, sums: str, knobs: Knobs) -> str:
 
 def _finish(s: Schedule, knobs: Knobs, axes: Axes) -> None:
     """Binds the computation of the results to threads: adjacent threads compute adjacent elements of a row, then of the
-    next row.
+    next row. `axes`: the axes of a block's threads, as (name, number of threads).
     """
     columns = s.program.parameters[-1].shape[-1]
     vector = 4

@@ -228,7 +228,7 @@ def cycles(target: GpuTarget, factors: Factors, knobs: Knobs) -> np.ndarray:
 
 def choose_knobs(target: GpuTarget, factors: Factors, *, bulk: bool = False) -> Knobs:
     """Default knobs: the setting with the least estimated `cycles`; among equal settings the setting with the deepest
-    slices, then with the most stages.
+    slices, then with the most stages. `bulk`: whether bulk copies fetch the slices (`Knobs.bulk`).
     """
     widths = (16, 32, 64, 96, 128, 192, 256) if bulk else (8, 16, 32, 64, 128, 256)
     stages = (3, 4, 5, 6, 8) if bulk else (2, 3, 4)

@@ -58,8 +58,8 @@ def bind(s: Schedule, knobs: Knobs) -> None:
 
 
 def _host(s: Schedule, statement: Stmt, threads: int) -> None:
-    """Makes a kernel of each statement in `statement` that is not in a kernel yet. Loops and statements are addressed
-    by their names, which are unique.
+    """Makes a kernel, with blocks of `threads` threads, of each loop nest in `statement` that is not in a kernel yet.
+    Loops and statements are addressed by their names, which are unique. Raises TypeError for a statement outside loops.
     """
     match statement:
         case Seq(statements=statements):

@@ -70,7 +70,7 @@ types that are missing here use `GENERIC`.
 def lower_cuda_node(
     target: GpuTarget, graph: Graph, node: Node, row_knobs: Knobs | None = None
 ) -> LoweredCudaNode | None:
-    """The kernels of a node, for graphs whose tensors are all row-major; None for operators without a kernel.
+    """The kernels of a node, for graphs whose float tensors are row-major; None for operators without a kernel.
 
     `row_knobs`: the knobs of a softmax, normalization or reduction, on which its program depends (None: defaults). The
     knobs of other operators only change schedules.

@@ -96,7 +96,7 @@ def lower_direct_conv2d(graph: Graph, node: Node, operator: Convolution) -> Lowe
 
 def lower_winograd(graph: Graph, node: Node, operator: Convolution, knobs: winograd.Knobs) -> LoweredCudaNode:
     """The kernels of a convolution by Winograd's method, with weights that are transformed ahead. Raises TypeError for
-    windows other than 3 x 3.
+    a convolution that `suits_winograd` rejects: not 3 x 3, strided, dilated, transposed, or with several groups.
     """
     shape = convolution_of(graph, node, operator)
     if not suits_winograd(shape):

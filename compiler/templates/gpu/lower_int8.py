@@ -55,8 +55,8 @@ def lower_int8_node(graph: Graph, node: Node, operator: Int8Operator) -> Lowered
 
 def _lower_convolution(graph: Graph, node: Node, operator: Int8Convolution) -> LoweredCudaNode:
     """The kernels of a convolution. It is computed as a product of matrices, on tensor cores if the GPU has them. If
-    groups have fewer than `LEAST` filters, or do not fill the blocks of the output, a thread computes each output
-    element.
+    there are several groups, and these have fewer than `LEAST` filters or do not fill the output's block, a thread
+    computes each output element.
     """
     data, out = graph.tensors[node.inputs[0]], graph.tensors[node.output]
     batch, channels, height, width = data.shape

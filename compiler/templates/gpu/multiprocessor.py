@@ -59,8 +59,8 @@ def estimates(
     limits: Mapping[str, np.ndarray] = MappingProxyType({}),
 ) -> CostEstimates:
     """The cost model's results for points (settings of the knobs) with an estimate in `seconds` and a lower `bound` in
-    seconds. `quantities`, `effective`, `limits`: the fields of `CostEstimates` of these names; `seconds` are added to
-    the quantities.
+    seconds. `quantities`, `effective`, `limits`: the fields of `CostEstimates` of these names. The quantities also get
+    `seconds`, under the name ESTIMATE.
     """
     found = {name: np.asarray(values, np.float64) for name, values in quantities.items()}
     return CostEstimates(

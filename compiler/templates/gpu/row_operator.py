@@ -72,7 +72,9 @@ class RowOperator:
         return choose_reduction_knobs(target, rows, size, beside=1 if reduced else last)
 
     def program(self, target: GpuTarget, knobs: Knobs, beside: Sequence[Shape] = ()) -> Program:
-        """The program for these knobs, with loops over blocks and threads; `bind_by_name.schedule` schedules it."""
+        """The program for these knobs, with loops over blocks and threads; `bind_by_name.schedule` schedules it.
+        `beside`: for a reduction, shapes of other tensors that fused operators read.
+        """
         shuffles = target.has("shuffles")
         match self.operator:
             case "softmax" | "log_softmax":

@@ -54,8 +54,8 @@ def choose_knobs(target: GpuTarget, rows: int, size: int, *, beside: int = 1) ->
 
 
 def choose_reduction_knobs(target: GpuTarget, rows: int, size: int, *, beside: int = 1) -> Knobs:
-    """Default knobs of a reduction: the knobs that `choose_knobs` returns, except that rows are cut into chunks if
-    there are few, long rows.
+    """Default knobs of a reduction: the knobs that `choose_knobs` returns for these arguments, except that rows are cut
+    into chunks if there are few, long rows.
     """
     blocks = 4 * target.multiprocessors
     if size >= LONG and 2 * rows <= target.multiprocessors:

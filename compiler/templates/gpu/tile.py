@@ -106,8 +106,8 @@ def schedule_tile(program: Program, tile: Tile, constants: Sequence[str] = ()) -
 def whole_tiles(
     s: Schedule, rows: int, columns: int, depth: int, splits: int, tag: str = ""
 ) -> tuple[str, str, str, str, list[str]]:
-    """Pads the sum "gemm" to whole tiles. If `splits` > 1, cuts the depth of the sum into `splits` parts, whose sums a
-    separate kernel adds up. `tag`: suffix of the names of the sum's stages.
+    """Pads the sum "gemm" to whole tiles of `rows` x `columns` sums and steps of `depth`. If `splits` > 1, cuts the
+    depth of the sum into `splits` parts, whose sums a separate kernel adds up. `tag`: suffix of the stages' names.
 
     Returns names: (statement that computes tiles, its loop over rows, over columns, over the depth, [loops around
     these]).
@@ -208,7 +208,7 @@ def _store_sums(s: Schedule, i0: str, j0: str, tile: Tile, tag: str) -> Phase:
 
 def _store_partial_sums(s: Schedule, j0: str, tile: Tile, tag: str) -> Phase:
     """Schedules, for one split of the depth, the computation of a tile's partial sums in registers and their stores to
-    global memory.
+    global memory. `j0`: the innermost loop over tiles; `tag`: suffix of the stages' names. Returns the stores' loops.
     """
     copy = s.cache_write(f"sum{tag}.rf", j0, "register")
     s.expand_copy(copy)
@@ -320,8 +320,8 @@ def _pack_tiles(s: Schedule, copy: Copy, k0: str) -> None:
 
 
 def aligned(copy: Copy, width: int) -> int:
-    """The largest number n of elements, up to `width`, such that every access of a copy begins at a multiple of n
-    elements from the start of its array.
+    """The largest n of `width`, `width` / 2, `width` / 4 ... 1 such that every access of a copy begins at a multiple of
+    n elements from the start of its array and has a multiple of n elements.
     """
     to, of = copy.destination, copy.source
     sizes = [int(e.value) for e in to.extents if isinstance(e, Const)]
@@ -337,8 +337,8 @@ def aligned(copy: Copy, width: int) -> int:
 
 
 def bind_blocks(s: Schedule, grid: Sequence[str], i0: str, j0: str) -> None:
-    """Binds the loops over tiles to blocks along x and y, the longer loop along x, and all other loops of the grid
-    along z.
+    """Binds the loops `i0` and `j0` over tiles to blocks along x and y, the longer loop along x, and all loops in
+    `grid`, which are around them, along z. If CUDA allows fewer blocks along y or z, all loops are fused along x.
     """
     extra = ""
     for loop in grid:
@@ -357,7 +357,7 @@ def bind_blocks(s: Schedule, grid: Sequence[str], i0: str, j0: str) -> None:
 
 
 def _along_depth(s: Schedule, statement: str, operand: str, k0: str) -> bool:
-    """Whether an operand is contiguous along the sum's depth."""
+    """Whether the buffer `operand`, which the sum `statement` reads, is contiguous along the depth (loop `k0`)."""
     reduce = path_to(s.program, statement)[-1]
     assert isinstance(reduce, Reduce)
     return any(k0 in free_vars(e.indices[-1]) for e in loads_in(reduce.value) if e.buffer.name == operand)

@@ -35,10 +35,11 @@ def moved_bytes(program: Program) -> int:
 def moving_seconds(
     target: GpuTarget, moved: int, blocks: np.ndarray, threads: np.ndarray, bytes_at_once: np.ndarray
 ) -> np.ndarray:
-    """Estimated seconds to move `moved` bytes by `blocks` of `threads` threads, each with loads of `bytes_at_once` in
-    flight.
+    """Estimated seconds to move `moved` bytes by `blocks` blocks of `threads` threads. Each thread has loads of
+    `bytes_at_once` bytes in flight.
 
-    By Little's law, bandwidth is the bytes in flight divided by latency, at most the memory's bandwidth.
+    By Little's law, bandwidth is the bytes in flight divided by latency, at most the memory's bandwidth. Each round of
+    blocks that run at the same time adds `BLOCK_CYCLES`.
     """
     resident = np.minimum(
         np.minimum(target.threads_per_multiprocessor // threads, target.blocks_per_multiprocessor)
@@ -60,8 +61,8 @@ def moving_account(
     limits: Mapping[str, np.ndarray] = MappingProxyType({}),
 ) -> CostEstimates:
     """The cost model's results for points (settings of the knobs) whose kernels take estimated `seconds` and move at
-    least `moved` bytes. `quantities`, `effective`, `limits`: the fields of `CostEstimates` of these names; `seconds`
-    are added to the quantities.
+    least `moved` bytes. `quantities`, `effective`, `limits`: the fields of `CostEstimates` of these names. The
+    quantities also get `seconds`, under the name ESTIMATE.
     """
     bound = np.full(seconds.shape, moved / target.memory_bandwidth)
     return estimates(seconds, bound, quantities, effective, limits)

@@ -169,8 +169,8 @@ def choose(target: GpuTarget, convolution: Convolution, others: Sequence[float] 
     matrix products; None if the method does not apply, or is not faster than every other method by the margin `GAIN`.
 
     The other methods are `conv2d`, a matrix product on gathered inputs (implicit GEMM), and methods whose estimated
-    seconds are in `others`. Only sizes of `exact_outputs` are considered. None if the target allows tensor cores, which
-    are faster.
+    seconds are in `others`. Only sizes of `exact_outputs` are considered. None if the target may round factors to tf32
+    (`tensor_float`): tensor cores are then faster.
     """
     candidates = exact_outputs(convolution) if suits_winograd(convolution) else []
     if target.tensor_float or not candidates:

@@ -95,7 +95,9 @@ def workload_of(
     constants: Sequence[str] = (),
     window: Window | None = None,
 ) -> CudaWorkload | None:
-    """The workload of a node's program; None if it cannot be measured, or if it has no template with knobs."""
+    """The workload of a node's program; None if it cannot be measured, or if it has no template with knobs. The other
+    arguments are fields of `CudaWorkload`.
+    """
     if template is None:
         return None
     workload = CudaWorkload(template=template, window=window, constants=tuple(constants), expression=program)

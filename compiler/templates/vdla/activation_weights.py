@@ -35,8 +35,9 @@ def product_kernels(config: Config, legalized: Legalized, node: Node, operator: 
     """One kernel for each matrix product (a group of `operator`), in the order of `operator.groups`.
 
     If `depth` channels do not fill the last block, the additional lanes must not change the sums: in one of the
-    factors, `pad_to_blocks` sets these lanes to the zero point. Raises NodeError for a group whose first channel is not
-    the first of a block or a weight tile.
+    factors, `pad_to_blocks` sets these lanes to the zero point. Raises NodeError if the machine cannot multiply two
+    activations with these zero points, if the second factor's planes are not whole blocks of positions, or if a group
+    does not begin at a block or a weight tile.
     """
     graph = legalized.graph
     sizes = [graph.tensors[name].nchw for name in (*node.inputs[:2], node.output)]
@@ -84,7 +85,9 @@ def product_kernels(config: Config, legalized: Legalized, node: Node, operator: 
 
 
 def _workload(depth: int, rows: int, columns: int, *, operand: bool = False) -> Workload:
-    """The workload of a product of `rows` vectors of `depth` channels with `columns` such vectors."""
+    """The workload of a product of `rows` vectors of `depth` channels with `columns` such vectors. `operand`: whether
+    the store combines the result with a second tensor.
+    """
     window = Window(kernel=(1, 1))
     return windowed(CONV2D.name, (1, depth, 1, rows), columns, window, operand=operand)
 

@@ -44,8 +44,9 @@ def array_template(
     *,
     dense_weights: bool = False,
 ) -> VdlaTemplate:
-    """A template that uses the MAC array. `layer`: the layer of a workload, from which search space and cost model
-    follow; it raises ValueError if a window does not fit. The other parameters are fields of `VdlaTemplate`.
+    """A template that uses the MAC array. `layer` gives a workload's layer, from which search space and cost model
+    follow (ValueError: its window does not fit). `express` builds the tensor expression that `schedule` schedules.
+    `dense_weights`: whether every filter has weights for every channel.
     """
 
     def space(config: Config, workload: Workload) -> Space:
@@ -78,8 +79,8 @@ def array_template(
 
 
 def image_inputs(config: Config, workload: Workload, shape: LayerShape) -> tuple[int, float]:
-    """For a layer that reads whole images: number of input vectors that every program loads, and lower bound on their
-    bus beats. Both are 0 if the inputs are in the chain memory (on-chip memory for tensors between layers).
+    """For a layer that reads whole images: number of input vectors (any program loads each at least once), and lower
+    bound on their bus beats. Both are 0 if inputs are in the chain memory (on-chip memory for tensors between layers).
     """
     if workload.resident:
         return 0, 0.0
@@ -135,7 +136,7 @@ def weight_beats(config: Config, tiles: Any) -> Any:
 
 
 def whole_weights_fill(config: Config, values: Columns, tiles: Tiles, block: int) -> BufferFill:
-    """Fills of the weight scratchpad, each with all weights of some output blocks; `block`: weight tiles per block."""
+    """Fills of the weight scratchpad, each with all weights of some output blocks: `block` weight tiles for each."""
     outside = tiles.outside(values["weights_level"])
     fills = tiles.repetitions("nyxo", outside)
     beats = weight_beats(config, tiles.extents["o"] * block) * tiles.repetitions("nyx", outside)
@@ -165,7 +166,7 @@ class Frame:
     @staticmethod
     def of(expression: Expression, values: Values, tiles: Tiles, lanes: tuple[str, ...]) -> Frame:
         """The expression cut into tiles of outputs, with sums in the accumulators. `tiles`: the tiles of the point
-        `values`. `lanes`: the loops inside a tile.
+        `values`. `lanes`: names of the loops that become the innermost ones, inside a tile's positions.
         """
         s, values = Schedule(expression.program), canonical(values, tiles)
         loops = cut_tiles(s, values, lanes)
@@ -183,8 +184,8 @@ class Frame:
             self.schedule.set_scope("padded", "inp")
 
     def weights(self, parameters: str, chunk: str | None = None) -> None:
-        """Schedules the loads of weights (in the loop at level "weights_level") and of post-processing parameters
-        (in the loop `parameters`). `chunk`: the loop over chunks of the reduction, which is the loop of level CHUNK.
+        """Schedules the loads of weights (in the loop at level "weights_level") and of post-processing parameters (in
+        loop `parameters`). `chunk`: loop of level CHUNK, over reduction chunks (None: innermost loop over tiles).
         """
         self.schedule.cache_read("W", self.tiles.at(self.values["weights_level"], chunk), "wgt")
         self.schedule.cache_read("P", parameters, "par")

@@ -63,7 +63,9 @@ def fuse_attention(graph: Graph, machine: Machine) -> Graph:
 
 
 def _chain_of(last: Node, makers: dict[str, Node]) -> tuple[Node, Node, Node] | None:
-    """The nodes (scores, softmax, context) of a chain that ends in `last`; None if `last` ends no such chain."""
+    """The nodes (scores, softmax, context) of a chain that ends in `last`; None if `last` ends no such chain.
+    `makers`: by tensor name, the node that computes the tensor.
+    """
     if not isinstance(last.operator, Products):
         return None
     shares = makers.get(last.inputs[0])
@@ -190,8 +192,9 @@ def _workload(shape: AttentionShape) -> Workload:
 def _shape(
     config: Config, graph: Graph, inputs: Sequence[str], output: str, operator: Attention
 ) -> AttentionShape | None:
-    """The sizes of an attention, with the loops that visit the matrices of its tensors in memory. None if a matrix does
-    not begin at a block boundary, or if the matrices' places in memory cannot be described by three nested loops.
+    """The sizes of an attention, with the loops that visit the matrices of its tensors in memory. `inputs`: names of
+    the tensors of queries, keys and values; `output`: name of the result. None if a matrix does not begin at a block
+    boundary, or if the matrices' places in memory cannot be described by three nested loops.
     """
     scores, context = operator.scores, operator.context
 
@@ -241,7 +244,9 @@ def _pair(values: np.ndarray) -> Pair:
 
 
 def _blocks(config: Config, shape: tuple[int, int, int, int], places: Places) -> tuple[Pair, np.ndarray]:
-    """Size of a tensor (blocks of channels, positions), and the start of each of its matrices, int64 (matrices, 2)."""
+    """Size of a tensor of NCHW `shape` as (blocks of channels of all images, positions of a plane), and the start of
+    each matrix of `places` as such a pair of indices: int64 (matrices, 2).
+    """
     images, channels, height, width = shape
     count = ceil_div(channels, config.block_out)
     at = [(image * count + channel // config.block_out, position) for image, channel, position in places]
@@ -250,7 +255,7 @@ def _blocks(config: Config, shape: tuple[int, int, int, int], places: Places) ->
 
 def _loops(places: np.ndarray) -> list[tuple[int, np.ndarray]] | None:
     """Loops that visit the rows of int64 `places` (starts of matrices) in order, beginning at the first: at most three,
-    outermost first, as (extent, steps); None if three loops do not suffice.
+    outermost first, as (extent, step that each iteration adds to the start); None if three loops do not suffice.
     """
     found: list[tuple[int, np.ndarray]] = []
     while len(places) > 1:

@@ -188,8 +188,8 @@ def _positions(
     loop: tuple[Tiles, str, Mapping[str, np.ndarray]],
 ) -> Side:
     """Rows or columns of the boxes that fill the input buffer: at most `most` of the input's `size`. A box is smaller
-    for the last of `cuts` parts of the kernel (if `short_window`) and for the last tile. `loop`: (tiles, letter of the
-    loop over tiles along this dimension, for each letter whether the loop is outside the fill).
+    for the last tile and, where the bool array `short_window` is true, for the last of the `cuts` parts of the kernel.
+    `loop`: (tiles, letter of the loop over tiles along this axis, for each letter whether the loop is around the fill).
     """
     tiles, letter, outside = loop
     ragged = np.where(outside[letter] & (tiles.ragged(letter) > 0), 1 / tiles.trips[letter], 0.0)

@@ -127,8 +127,8 @@ def _candidate(
 
 
 def _allocate(config: Config, graph: Graph, candidates: Mapping[str, _Candidate]) -> dict[str, ChainBuffer]:
-    """Places of tensors in the chain memory (on-chip memory for tensors between layers): candidates are taken greedily,
-    by saved traffic, while all chosen tensors fit.
+    """Places of tensors in the chain memory (on-chip memory for tensors between layers). Candidates are tried in the
+    order of the traffic that they save; each is placed if it fits beside all tensors that were placed before.
     """
     lives, word = lifetimes(graph), max(config.inp_bytes, config.out_bytes)
     # An attention kernel uses the whole chain memory: tensors that live during it cannot be placed.

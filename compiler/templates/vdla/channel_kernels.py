@@ -70,7 +70,7 @@ class _Image:
         return byte_of(self.config, self.graph.tensors[tensor].nchw, image=image, channel=channel)
 
     def sizes(self, blocks: int) -> tuple[int, int, int, int]:
-        """Batch, channels, height and width of a tensor that has only `blocks` blocks of channels."""
+        """Batch, channels, height and width of a part of the node's output with `blocks` blocks of channels."""
         lanes = Blocks.of(self.config).block
         return (self.batch, blocks * lanes, *self.graph.tensors[self.node.output].nchw[2:])
 
@@ -110,8 +110,8 @@ def _runs(sources: Sequence[tuple[int, int]], lanes: int) -> Iterator[_Run]:
     """
 
     def origin(block: int) -> tuple[tuple[int, ...], tuple[int, int] | None]:
-        """The inputs from which the channels of an output block come. If the block is one whole block of an input, also
-        (that input, the distance from the block to its source block), else None.
+        """Numbers of the inputs from which the channels of output block number `block` come. If the block is one whole
+        block of an input, also (number of that input, number of the source block in it minus `block`), else None.
         """
         mine = sources[block * lanes : (block + 1) * lanes]
         parts = tuple(sorted({part for part, _ in mine}))
@@ -137,7 +137,9 @@ def _runs(sources: Sequence[tuple[int, int]], lanes: int) -> Iterator[_Run]:
 
 
 def _tiles(sources: Sequence[tuple[int, int]], lanes: int, blocks: Sequence[int]) -> int:
-    """Number of weight tiles of the selection matrices if one run computes all `blocks`."""
+    """Number of weight tiles of the selection matrices if one run computes all output `blocks` (adjacent, ascending).
+    `sources`: for each output channel (number of the input, channel of this input); `lanes`: channels of a block.
+    """
     taken: dict[int, set[int]] = {}
     for part, channel in sources[blocks[0] * lanes : (blocks[-1] + 1) * lanes]:
         taken.setdefault(part, set()).add(channel // lanes)

@@ -35,7 +35,7 @@ from .workload import LayerShape, Workload, vector_loops
 
 
 def layer(config: Config, workload: Workload) -> ArrayLayer:
-    """A convolution on one machine."""
+    """How a machine computes a convolution: its knobs, bounds and work. ValueError if the window does not fit."""
     shape, last = LayerShape.of(config, workload), workload.last_vectors
     rows, columns = window_axes(shape.kernel)
     if last is not None:
@@ -110,7 +110,7 @@ def _points(config: Config, workload: Workload, shape: LayerShape, values: Colum
 
 
 def _weights_in_series(config: Config, workload: Workload, values: Columns) -> BufferFill:
-    """Fills of the weight scratchpad if images have their own weights, loaded while those of another image are read."""
+    """Fills of the weight scratchpad if each image has its own weights; it holds those of two images if both fit."""
     shape = LayerShape.of(config, replace(workload, batch=config.batch))
     one, images = _weights(config, shape, values, _tiles(shape, values)), workload.batch // config.batch
     return replace(
@@ -185,7 +185,7 @@ def schedule(config: Config, workload: Workload, expression: Expression, values:
 
 
 def express(_: Config, workload: Workload, details: Details, common: dict[str, Any]) -> Program:
-    """Builds the tensor expression of `te.ops.conv2d` for a workload."""
+    """Builds the tensor expression of `te.ops.conv2d` for a workload; `common`: its arguments blocks, post, name."""
     return conv2d(
         convolution=workload.convolution,
         pad_value=details.pad_value,

@@ -143,7 +143,7 @@ def blocked_form(config: Config, workload: Workload, operator: Int8Convolution) 
 
 
 def convolution_workload(graph: Graph, node: Node, operator: Int8Convolution) -> Workload:
-    """The conv2d workload of a convolution; leaves out a max-pool fused with the convolution, and the groups."""
+    """The conv2d workload of a convolution, as if it had no groups and no max-pool fused with it."""
     sizes, filters = graph.tensors[node.inputs[0]].nchw, operator.weight.shape[0]
     return windowed(CONV2D.name, sizes, filters, operator.window, operand=operator.post.has_operand)
 

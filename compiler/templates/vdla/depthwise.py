@@ -130,8 +130,8 @@ class _Array:
         return ceil_div(rows, min(config.block_in, config.block_out))
 
     def busiest(self, config: Config, heights: np.ndarray) -> np.ndarray:
-        """Lower bound in cycles for tiles of `heights` rows, float64: the larger of the array's operations (a block of
-        channels a cycle) and the store unit's reads.
+        """Lower bound on the layer's cycles if its tiles have `heights` rows, float64: the larger of the array's
+        operations (one block of channels a cycle) and the store unit's reads.
         """
         vectors = np.array(self.shape.outputs)
         operations = vectors * self.operations
@@ -152,7 +152,9 @@ class _Array:
 
 
 def layer(config: Config, workload: Workload) -> ArrayLayer:
-    """A depthwise convolution on one machine."""
+    """How a machine computes a depthwise convolution: its knobs, bounds on its cycles and traffic, and its work at many
+    points. Raises ValueError if the window does not fit.
+    """
     array = _Array.of(config, workload)
     shape = array.shape
     rows, columns = window_axes(shape.kernel)
@@ -245,7 +247,9 @@ def schedule(config: Config, workload: Workload, expression: Expression, values:
 
 
 def express(config: Config, workload: Workload, details: Details, common: dict[str, Any]) -> Program:
-    """Builds the tensor expression of `te.ops.depthwise.depthwise_conv2d` for a workload."""
+    """Builds the tensor expression of `te.ops.depthwise.depthwise_conv2d` for a workload. `common`: its arguments
+    `blocks`, `post` and `name`.
+    """
     return depthwise_conv2d(
         convolution=replace(workload.convolution, groups=workload.channels),
         pad_value=details.pad_value,

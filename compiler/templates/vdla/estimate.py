@@ -55,8 +55,7 @@ class Fitted:
     last_store: float = 0.5
     """Share of one tile's store cycles that no other work hides, at the end of a layer."""
     head_start: float = 0.5
-    """Delay of a fill, as a share of a reduction step, if the load unit is busy filling another buffer more frequently.
-    """
+    """Delay of a fill, as a share of the time between two fills of any other buffer that is filled more often."""
     first_inputs: float = 0.3
     """Relative increase of the first input fill's exposed cycles: the preceding layer has yet to store the input."""
     traffic: float = 0.01
@@ -236,8 +235,8 @@ def array_instructions(
 ) -> np.ndarray:
     """Number of instructions of the array: one for the products of each step, one for each change of base addresses.
 
-    `overwriting`: the first step of a tile needs an additional instruction, which overwrites the accumulators; the
-    instructions after it add to them.
+    `buffers`: fills of inputs and weights. `sums_copies`: copies of a tile's accumulators, used in turn. `overwriting`:
+    a tile's first step needs one more instruction, which overwrites the accumulators; those after it add to them.
     """
     moving = reduce(
         np.logical_or, [(buffer.copies > 1) | (buffer.fills < tiles.steps) for buffer in buffers.values()]
@@ -269,8 +268,8 @@ class ArrayLayer:
     """A layer as one template computes it on the array: its knobs, and bounds that hold for all their settings.
 
     `chunks`: axes that cut the reduction. `levels`: innermost loop levels at which data and weights may be filled.
-    `products`: lower bound on the array's cycles. `inputs`, `weight_tiles`: numbers of input vectors and of weight
-    tiles that every program loads. `data_beats`: lower bound on the bus beats of inputs. `overwriting`: whether a tile
+    `products`: lower bound on the array's cycles. `inputs`, `weight_tiles`: least numbers of input vectors and weight
+    tiles that a program loads. `data_beats`: lower bound on the bus beats of inputs. `overwriting`: whether a tile
     needs an additional instruction, which overwrites the accumulators in the first step. `points`: the work at many
     points, given by their knob values.
     """

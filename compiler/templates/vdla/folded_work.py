@@ -49,8 +49,8 @@ def folded_dense_weights(config: Config, workload: Workload) -> FoldedWeights | 
     """The parts of weight tiles that hold weights, if a workload's weights are a dense matrix (filters x channels)
     without zeros.
 
-    None for templates without weight tiles, for products whose weights are computed by the network, and on machines
-    that always multiply a weight tile as a whole.
+    None for other templates than conv2d, patch_conv2d and patch_conv2d_pool, for products whose weights are computed by
+    the network, and on machines that always multiply a weight tile as a whole.
     """
     if config.tile_parts == 1 or workload.own_weights:
         return None

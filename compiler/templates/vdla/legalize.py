@@ -82,7 +82,7 @@ def legalize(graph: Graph, config: Config) -> Legalized:
 
 
 def _rare(place: str) -> Callable[[Graph, Machine], Graph]:
-    """The rewrite at `place`, FILE:NAME; the file is imported when the rewrite is called, which few networks need."""
+    """The rewrite at `place`, FILE:NAME of this folder. The file is imported only when the rewrite is called."""
     return lambda graph, machine: at(place)(graph, machine)
 
 
@@ -195,7 +195,7 @@ def _check_extensions(graph: Graph, config: Config) -> None:
 
 
 def _is_interleaved(config: Config, graph: Graph, tensor: str) -> bool:
-    """Whether graph input `tensor` stays in the host's channels-last layout: all its readers can gather patches."""
+    """Whether graph input `tensor` stays channels-last: it is no output, has readers, and all can gather patches."""
     readers = [node for node in graph.nodes if tensor in node.inputs]
     return (
         config.has("patch")

@@ -65,7 +65,7 @@ class UnfitNodeError(Exception):
 
 
 def check_machine(config: Config, virtual_threads: int) -> None:
-    """Raises CompileError if a machine cannot run any network, or `virtual_threads` is no valid number of copies."""
+    """Raises CompileError if a machine can run no network, or `virtual_threads` (copies of buffers) is not 1 or 2."""
     if config.block_in != config.block_out and config.batch > 1:
         raise CompileError(
             f"configuration {config.name}: batch = {config.batch} with block_in = {config.block_in} and block_out = "
@@ -157,9 +157,9 @@ def choose_points(
 ) -> dict[str, tuple[Values, ...]]:
     """The knob values of every kernel, by node.
 
-    Kernels whose knobs may come from tuning records use the node's `settings`. Other kernels use the values of the same
-    node in `measured` (`node_points`), else the template's default, computed once for equal workloads, with at most
-    `virtual_threads` copies of a buffer. Raises UnfitNodeError for a node whose smallest tile does not fit.
+    Kernels whose knobs may come from tuning records use the node's `settings`, if any. Other kernels use the values of
+    the node in `measured` (one for each kernel, in order), else the template's default, computed once for equal
+    workloads, with at most `virtual_threads` copies of a buffer. Raises UnfitNodeError if a smallest tile does not fit.
     """
 
     @cache
@@ -198,8 +198,8 @@ def lower_node(
     """The kernels of a node, scheduled at `points` of their spaces and lowered.
 
     `virtual_threads`: copies of the parameter table. `check`: verifies the program after every pass. `dump`: receives
-    the program after every pass. `schedule_cache`: cache of lowered programs, read (unless `dump` is given) and
-    extended.
+    the program after every pass. `schedule_cache`: cache of lowered programs, read and extended unless `dump` is
+    given; with `check`, a program from the cache is verified once.
     """
     config, lowered = kernel_fields(config), []
     for kernel, point in zip(kernels, points, strict=True):
@@ -223,7 +223,7 @@ def lower_node(
 def _lower(
     config: Config, kernel: Kernel, point: Values, virtual_threads: int, check: bool, dump: Dump | None
 ) -> tuple[Program, Post]:
-    """A kernel's lowered program, and its post-processing."""
+    """A kernel's program, scheduled at `point` and lowered, and its post-processing. Parameters: see `lower_node`."""
     template, expression = template_of(kernel.workload), kernel.source
     if isinstance(expression, Source):
         made = template_of(expression.workload)

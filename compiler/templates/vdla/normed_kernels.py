@@ -39,7 +39,7 @@ SINGLE = Window(kernel=(1, 1))
 def fuse_norms(graph: Graph, machine: Machine) -> Graph:
     """The graph with each normalization fused into the preceding convolution, if both fit the machine and the cost
     model expects a gain. Convolutions that read an input in the host's layout (`machine.interleaved`) stay separate.
-    The machine must have the extension `rows` and square tiles of one image.
+    The machine must have the extension `rows`, batch 1, and block_in equal to block_out.
     """
     makers = graph.producers()
     joined: dict[str, Node] = {}

@@ -49,8 +49,9 @@ class _Rewrite:
         taken: Pair,
     ) -> str:
         """Adds a node that applies `operator` to the channels `taken` (first, number) of tensor `source`; returns the
-        name of the node's result, which has the shape `shape`. The new node is a variant of `reader`, the node that
-        will read the result; `suffix` ends its names. Calls with equal `source`, `suffix` and `taken` share one result.
+        name of the node's result, which has the shape `shape`. The new node has all other fields of `reader`, the node
+        that will read the result; `suffix` ends the names of node and result. Calls with equal `source`, `suffix` and
+        `taken` share one result.
         """
         key = (source, suffix, taken)
         if key not in self._made:
@@ -90,8 +91,8 @@ def pad_to_blocks(graph: Graph, machine: Machine) -> Graph:
 
 
 def _filled(rewrite: _Rewrite, node: Node, source: str, block: int, taken: Pair) -> str:
-    """Copies the channels `taken` (first, number) of tensor `source` and pads each plane with positions to a whole
-    number of blocks; returns the copy's name.
+    """Copies the channels `taken` (first, number) of tensor `source` and pads each plane with positions to a multiple
+    of `block` positions; returns the copy's name.
 
     The added positions do not change the results of `node`. Where positions become columns of a product, the added
     columns are unused. Where positions are summed over, the added terms are zero: the other factor of each term holds
@@ -131,6 +132,8 @@ def _summed(rewrite: _Rewrite, node: Node, operator: Products, config: Config, b
     """The product `node`, changed so that spare lanes (lanes of the last block without a channel) add nothing to its
     sum. If the spare lanes of one factor already hold that factor's zero point, the node stays unchanged. Otherwise one
     factor is replaced by a copy whose spare lanes hold the zero point.
+
+    Raises NodeError if, in both factors, other channels follow in a product's last block of `block` channels.
     """
     factors = node.inputs[:2]
     ends = [[_channel(group, side) + operator.depth for group in operator.groups] for side in range(2)]

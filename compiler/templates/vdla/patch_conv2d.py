@@ -43,7 +43,9 @@ def _shape(config: Config, workload: Workload, layout: PatchLayout) -> LayerShap
 
 
 def layer(config: Config, workload: Workload) -> ArrayLayer:
-    """A convolution on patches, on one machine."""
+    """How a machine computes a convolution on patches: its knobs, bounds on its cycles and traffic, and its work at
+    many points. Raises ValueError if the window does not fit.
+    """
     layout = tiled_layout(config, workload)
     shape = _shape(config, workload, layout)
     return ArrayLayer(
@@ -135,7 +137,9 @@ def schedule(config: Config, workload: Workload, expression: Expression, values:
 
 
 def express(config: Config, workload: Workload, details: Details, common: dict[str, Any]) -> Program:
-    """Builds the tensor expression of `te.ops.patch_conv2d` for a workload."""
+    """Builds the tensor expression of `te.ops.patch_conv2d` for a workload. `common`: its arguments `blocks`, `post`
+    and `name`.
+    """
     return patch_conv2d(
         convolution=workload.convolution,
         pad_value=details.pad_value,

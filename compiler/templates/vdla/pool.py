@@ -110,7 +110,7 @@ def cost(config: Config, workload: Workload, values: Columns, fitted: Fitted) ->
 
 
 def schedule(config: Config, workload: Workload, expression: Expression, values: Values) -> Schedule:
-    """Schedules the tensor expressions of `te.ops.pointwise`."""
+    """Schedules the tensor expression of `te.ops.pointwise` with the knob values of a point."""
     shape, post = LayerShape.of(config, workload), expression.post
     values = canonical(values, Tiles.of(shape, one_point(values)))
     pool = _operator(workload)
@@ -131,7 +131,9 @@ def schedule(config: Config, workload: Workload, expression: Expression, values:
 
 
 def _express(_: Config, workload: Workload, details: Details, common: dict[str, Any]) -> Program:
-    """Builds the tensor expression of `te.ops.pointwise` for a workload. Pads never win in a max-pool."""
+    """Builds the tensor expression of `te.ops.pointwise` for a workload. Pads never win in a max-pool. `common`: the
+    expression's arguments `blocks`, `post` and `name`.
+    """
     strides = workload.strides if details.taken is None else details.taken
     return reduced_windows(
         sizes=workload.sizes,

@@ -124,10 +124,11 @@ def table_kernels(config: Config, legalized: Legalized, node: Node, operator: Ta
 def average_pool_kernels(
     config: Config, legalized: Legalized, node: Node, operator: Int8AveragePool
 ) -> list[Kernel]:
-    """The kernels of an average pool: one for each rectangle of outputs whose windows have equal divisors.
+    """The kernels of an average pool: for each rectangle of outputs whose windows have equal divisors, one kernel or,
+    if the store unit sums the windows, one for each output vector of a block of channels.
 
-    If windows fit the accumulators, the store unit sums their elements. For larger windows, the array sums products of
-    the elements with ones, piece by piece.
+    If windows fit the accumulators, the store unit sums their elements, unless that is slow (`_apart_is_slow`). In
+    other cases the array sums products of the elements with ones.
     """
     graph = legalized.graph
     parts = _areas(operator.divisors)
@@ -153,8 +154,8 @@ def average_pool_kernels(
 
 
 def _apart_is_slow(config: Config, pool: Workload, area: Area) -> bool:
-    """Whether pool kernels take longer for an average pool than products with unit matrices. False if a block of
-    channels is a single output vector.
+    """Whether pool kernels take longer for `area` of an average pool than products with unit matrices. False if a block
+    of channels is a single output vector.
 
     If a block has several output vectors, each pool kernel computes only one of them, and the vectors that it loads are
     not adjacent: each is a burst, with `outstanding_reads` bursts in flight. The products read whole blocks, and a unit
@@ -181,7 +182,9 @@ def _details(node: Node, operator: Int8AveragePool, area: Area) -> Details:
 def _stored_average(
     config: Config, node: Node, operator: Int8AveragePool, pool: Workload, area: Area
 ) -> Kernel:
-    """The kernel of an average whose windows the store unit sums in the accumulators."""
+    """The kernel that computes `area` of an average pool's output; the store unit sums the windows in the accumulators.
+    `pool`: the workload of the whole pool.
+    """
     rows, columns = pool.window.outputs(pool.height, pool.width)
     return Kernel(
         workload=pool if area == (0, 0, rows, columns) else workload_of_area(pool, area),
@@ -197,9 +200,9 @@ def _stored_average(
 def _multiplied_average(
     config: Config, node: Node, operator: Int8AveragePool, pool: Workload, area: Area
 ) -> Kernel:
-    """The kernel that computes an average pool with the multiplier array. If the machine has depthwise operations, each
-    window is multiplied by ones. Otherwise each input vector is multiplied by the unit matrix, so that the products add
-    up the window.
+    """The kernel that computes `area` of an average pool's output with the multiplier array; `pool`: the workload of
+    the whole pool. If the machine has depthwise operations, each window is multiplied by ones. Otherwise each input
+    vector is multiplied by the unit matrix, so that the products add up the window.
     """
     block, tensors = Blocks.of(config).block, bound_tensors(node)
     alone = workload_of_area(replace(pool, template=DEPTHWISE_CONV2D.name), area)

@@ -1,4 +1,4 @@
-"""Rewrites of `legalize.REWRITES` that call functions of `compiler/rewrites`, with what these ask of the machine."""
+"""Rewrites of `legalize` that call functions of `compiler/rewrites`, with what these functions ask of the machine."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ def combine_planes(graph: Graph, machine: Machine) -> Graph:
 
 
 def exchange(graph: Graph, machine: Machine) -> Graph:
-    """Removes each Swap (exchange of channels and positions): `fuse_swaps` makes the product before the Swap compute
-    its result transposed. Before that, `leave_room` pads the input of these products to whole blocks of positions where
-    the node that computes the input can do so.
+    """Removes each Swap (exchange of channels and positions) that `fuse_swaps` can fuse into the 1x1 convolution before
+    it, which then computes its result transposed. Before that, `leave_room` pads the inputs of these convolutions to
+    whole blocks of positions where the node that computes the input can do so.
     """
     from ...rewrites.row_padding import leave_room
 
@@ -43,7 +43,7 @@ def join_phases(graph: Graph, machine: Machine) -> Graph:
 
 
 def look_up(graph: Graph, machine: Machine) -> Graph:
-    """Fuses table look-ups into the nodes before them (`fuse_lookups`)."""
+    """Fuses table look-ups into the convolutions and products before them, where possible (`fuse_lookups`)."""
     return fuse_lookups(graph)
 
 

@@ -34,9 +34,9 @@ from .workload import LayerShape, Workload
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RollingShape:
-    """Sizes of a convolution with its max-pool, and of its buffers. The convolution computes `rows` x `columns` sums
-    for each image and filter; the pool reduces them to `pooled` rows. `filters`: vectors of filters at a position; they
-    are computed in `groups`. `width`: columns of the convolution's output.
+    """Sizes of a convolution with its max-pool, and of its buffers. The convolution computes `rows` x `columns` vectors
+    of sums for each of `images` blocks of images and each of `filters` vectors of filters, in `groups` groups of these;
+    the pool reduces them to `pooled` rows. `width`: columns of the convolution's output.
 
     A sum has `vectors` products, each of which needs `parts` array operations on average. `ring` describes the ring
     buffer in which rows of sums wait for the pool. Patches (image parts that the load unit gathers) follow `layout`, in
@@ -257,7 +257,9 @@ def schedule(config: Config, workload: Workload, expression: Expression, values:
 
 
 def express(config: Config, workload: Workload, details: Details, common: dict[str, Any]) -> Program:
-    """Builds the tensor expression of `te.ops.rolling_pool.patch_conv2d_pool` for a workload."""
+    """Builds the tensor expression of `te.ops.rolling_pool.patch_conv2d_pool` for a workload. `common`: its arguments
+    `blocks`, `post` and `name`.
+    """
     shape = RollingShape.of(config, workload)
     patches = Patches.of(
         common["blocks"], workload.convolution, details.pad_value, shape.layout, shape.patch_rows

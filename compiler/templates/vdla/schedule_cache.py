@@ -21,7 +21,7 @@ from .template import Kernel, Source, template_of
 
 
 class ScheduleCache:
-    """Cache of at most `most` lowered programs, found by `key_of`. `drafts` caches instructions emitted from them."""
+    """Cache of the `most` last used lowered programs, by `key_of`. `drafts` caches instructions emitted from them."""
 
     def __init__(self, most: int = 4096) -> None:
         self._most = most
@@ -57,8 +57,8 @@ class ScheduleCache:
 
 
 def key_of(config: Config, kernel: Kernel, point: Values, virtual_threads: int) -> Hashable | None:
-    """Cache key of a kernel's lowered program; None for kernels without a `Source` (arguments from which the tensor
-    expression is built).
+    """Cache key of a kernel's lowered program at `point` (knob values) with `virtual_threads` copies of the parameter
+    table; None for kernels without a `Source` (arguments from which the tensor expression is built).
 
     `config`: reduced by `kernel_fields` to the fields that kernels read. The key leaves out names, and, for templates
     with `plain_constants`, pad values and post-processing constants.

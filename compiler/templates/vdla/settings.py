@@ -12,7 +12,7 @@ from .workload import LayerShape, Workload
 
 
 def settings_of(config: Config, workload: Workload, values: Values) -> dict[str, int | str]:
-    """The settings of a point of a workload's space, by axis name.
+    """The settings of a point of a workload's space, by axis name: the point's `values`, with letters for three axes.
 
     "order": the loops over tiles that run more than once, outermost first, a letter each: o (output blocks), y (rows),
     x (columns). "data_level" and "weights_level": the letters of the loops in which the buffer of data or weights is

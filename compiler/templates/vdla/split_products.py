@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 
 
 def split_products(graph: Graph, machine: Machine) -> Graph:
-    """The graph with convolutions split between whole blocks of channels; channels without readers are dropped.
+    """The graph with convolutions split between whole blocks of channels, if a table look-up reads a part of their
+    channels; channels without readers are dropped.
 
     If the machine can transpose products, channels that are read by a Swap (exchange of channels and positions) become
     a convolution of their own, provided that the positions fill whole blocks or can be padded to whole blocks.
@@ -96,8 +97,9 @@ def _is_plain(operator: object) -> bool:
 def _range(
     graph: Graph, name: str, reader: Node, readers: dict[str, list[Node]], kept: set[str], block: int
 ) -> Pair | None:
-    """Channels (low, high) of tensor `name`, in whole blocks, that `reader` uses, directly or after a table look-up.
-    None if the reader uses all channels, or cannot read a part of them. `kept`: tensors that stay whole.
+    """Channels (low, high) of tensor `name`, in whole blocks of `block` channels, that `reader` uses, directly or after
+    a table look-up. None if the reader uses all channels, or cannot read a part of them. `readers`: by tensor name, the
+    nodes that read the tensor. `kept`: tensors that stay whole.
     """
     channels = graph.tensors[name].nchw[1]
     ranges: list[Pair] = []

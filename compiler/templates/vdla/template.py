@@ -36,7 +36,7 @@ class Details:
     """Properties of a node that are not in its workload, because they do not change the cycles.
 
     `post`: post-processing (None: the workload's property `post`). `pad_value`: int8 value of pads. `area`: the part of
-    the output that is computed (None: all). `apart`: of a pool, the distance in vectors from one position to the next.
+    the output that is computed (None: all). `apart`: of pools and copies, vectors from one position to the next one.
     `planes`: whether the operand has one vector for each plane. `spread`: strides of an area in the output (None:
     contiguous). `taken`: strides of the rows and columns that are copied from the input (None: the workload's strides).
     `tiles`, `zero_points`: arguments of `te.ops.conv2d` for products of two activations. `name`: the program's name.
@@ -101,7 +101,7 @@ class VdlaTemplate(Template[Config, Workload, Expression]):
     plain_constants: bool = False
 
     def expression(self, config: Config, workload: Workload, details: Details | None = None) -> Expression:
-        """The tensor expression of a workload. Raises ValueError if a window does not fit."""
+        """A workload's tensor expression, with `details` (None: defaults). ValueError if a window does not fit."""
         details = Details() if details is None else details
         post = workload.post if details.post is None else details.post
         common = {
@@ -127,8 +127,8 @@ class VdlaTemplate(Template[Config, Workload, Expression]):
     def default_in_series(
         self, config: Config, workload: Workload, series: Workload, virtual_threads: int
     ) -> dict[str, int]:
-        """The knob values for one kernel of a `series` of kernels: the default of the series' workload if it is legal
-        for the kernel's own `workload`, else that workload's default.
+        """The knob values for one kernel of a `series` of kernels, with at most `virtual_threads` copies of a buffer:
+        the default of the series' workload if it is legal for the kernel's own `workload`, else the latter's default.
         """
         values = self.default_for(config, series, virtual_threads)
         if self.space(config, workload).permits(values):
@@ -161,7 +161,7 @@ def at(place: str) -> Any:
 
 @cache
 def template_named(name: str) -> VdlaTemplate:
-    """The template with this name, a key of `TEMPLATES`."""
+    """The template with this name, a key of `TEMPLATES` (else KeyError)."""
     return at(TEMPLATES[name])
 
 
@@ -171,7 +171,7 @@ def template_of(workload: Workload) -> VdlaTemplate:
 
 
 def space_of(config: Config, workload: Workload) -> Space:
-    """The knob space of a workload on one machine; costs are cycles. Raises EmptySpaceError if no point can fit."""
+    """A workload's knob space on one machine; costs are cycles. EmptySpaceError if a fused max-pool has no ring."""
     return template_of(workload).space(config, workload)
 
 

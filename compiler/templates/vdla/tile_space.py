@@ -46,7 +46,7 @@ def tile_space(
     cost: Callable[[Columns], CostEstimates],
     floor: float,
 ) -> Space:
-    """The search space of a layer's tiles, with all orders of the loops over tiles.
+    """The search space of a layer's tiles, with all orders of the loops over tiles. `template`: name of the template.
 
     `chunks`: axes that cut the reduction. `levels`: for each buffer, the innermost loop (CHUNK to OUTERMOST) in which
     it may be filled. `copies`: names of buffers that may have several copies. `cost`: the cost model. `floor`: lower
@@ -171,7 +171,7 @@ class TileLoops:
         return self.names[OUTERMOST - level]
 
     def parameters(self, output_blocks: int, depth: int) -> str:
-        """The loop that loads parameters into a table of `depth` entries: the outermost loop in which they fit."""
+        """The loop that loads parameters: the outermost if `output_blocks` entries fit `depth`, else `output`."""
         if output_blocks <= depth:
             return self.names[0]
         return self.output

@@ -179,7 +179,7 @@ class Tiles:
 
 
 def _once_outermost(order: np.ndarray, trips: Mapping[str, np.ndarray], images: int) -> np.ndarray:
-    """Puts the loops over tiles with a single iteration outermost. `order` and the result index TILE_ORDERS."""
+    """Puts the loops over tiles with a single iteration (`trips`) outermost. `order` and result index TILE_ORDERS."""
     once = sum((trips[letter] == 1) * (1 << k) for k, letter in enumerate(LETTERS))
     return _ONCE_OUTERMOST[images > 1][order, once]
 

@@ -106,7 +106,7 @@ def windowed(
     *,
     operand: bool = False,
 ) -> Workload:
-    """The workload of an operator with a window on an input of `sizes` (batch, channels, height, width)."""
+    """The workload with these fields, of an operator with `window` and `filters` on an input of `sizes` (NCHW)."""
     batch, channels, height, width = sizes
     return Workload(
         template=template,

@@ -116,7 +116,9 @@ class _Task:
     kept: dict[str, float] = field(default_factory=dict)
 
     def keep(self, name: str, seconds: float) -> None:
-        """Keeps a candidate in the folder if it is one of the `KEPT` fastest, in place of the slowest of them."""
+        """Lists the candidate `name` in `kept` if it is one of the `KEPT` fastest, in place of the slowest of them. A
+        failed candidate (`seconds` inf) is taken off the list. Files stay until `discard`.
+        """
         if not math.isfinite(seconds):
             self.kept.pop(name, None)
             return

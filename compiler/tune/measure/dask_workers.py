@@ -93,8 +93,8 @@ def measure_chunk(request: str, files: Mapping[str, bytes] | None = None) -> str
 
 @functools.cache
 def _process_of_thread(thread: int, module: str, timeout: float) -> LocalWorkers:
-    """The process that measures trials for one thread of a dask worker. The process keeps loaded tasks from one chunk
-    of trials to the next, and ends with the dask worker.
+    """The process, running `module`, that measures trials for one thread of a dask worker. The process keeps loaded
+    tasks from one chunk of trials to the next, and ends with the dask worker. `timeout`: seconds for a candidate.
     """
     return LocalWorkers(1, timeout=timeout, command=command_of(module))
 
@@ -168,7 +168,7 @@ class DaskWorkers(Backend):
 
     def _ask(self, name: str, batch: _Batch) -> dict[str, Any]:
         """Calls the scheduler's remote function `name`; returns its answer, a dictionary by worker. Raises BackendError
-        if the scheduler does not answer.
+        if the scheduler does not answer; its text has the number of trials that `batch` still waits for.
         """
         if self._client.status != "running":
             raise self._lost(batch)
@@ -208,7 +208,9 @@ class DaskWorkers(Backend):
             future.add_done_callback(batch.done.put)
 
     def _wait(self, batch: _Batch) -> Future:
-        """The next future of the batch that is done: finished, failed or cancelled."""
+        """The next future of the batch that is done: finished, failed or cancelled. Raises BackendError if the
+        scheduler is gone, or after `stall` seconds without a result.
+        """
         told = time.monotonic()
         while True:
             now = time.monotonic()
@@ -223,7 +225,9 @@ class DaskWorkers(Backend):
                 return batch.done.get(timeout=_LOOK_SECONDS)
 
     def _results(self, batch: _Batch, future: Future, indices: Sequence[int]) -> list[tuple[int, Result]]:
-        """Returns (trial index, result) for each trial of a finished future; empty if the chunk is measured again."""
+        """Returns (trial index, result) for each trial of a finished future, whose chunk has the trials `indices`;
+        empty if the chunk is measured again. Raises BackendError if its trials cannot be measured.
+        """
         from distributed import KilledWorker
 
         if future.cancelled():

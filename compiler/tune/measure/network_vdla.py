@@ -68,11 +68,13 @@ class NetworkTrials:
         )
 
     def cycles(self, settings: Settings) -> int:
-        """The cycles of the whole network, simulated for timing only."""
+        """The cycles of the whole network, simulated for timing only. Raises the errors of `run`."""
         return self.run(settings)[1].cycles
 
     def run(self, settings: Settings) -> tuple[Program, SimulationResult]:
-        """The program of the whole network with zeros as constants, and its simulation for timing only."""
+        """The program of the whole network with zeros as constants, and its simulation for timing only. Nodes that are
+        not in `settings` get default knobs. Raises an error of `NOT_RUN` if the network cannot be compiled or run.
+        """
         nodes = self._network.legalized.graph.nodes
         layers = [self._layer(node.name, settings.get(node.name) or {}) for node in nodes]
         program = self._network.linked(layers, data=False).program

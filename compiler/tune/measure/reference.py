@@ -46,14 +46,15 @@ def inputs(program: Program, seed: int = 0) -> dict[str, np.ndarray]:
 
 
 def expected(program: Program, arrays: Mapping[str, np.ndarray]) -> np.ndarray:
-    """The program's result in the type of its last parameter, sums in float64. Raises EvaluateError for a program that
-    `ir.evaluate` does not cover.
+    """The contents of the program's last parameter, its only output, after a run on the inputs `arrays` (by name); sums
+    are added up in float64. Raises EvaluateError for a program that `ir.evaluate` does not cover.
     """
     return evaluate(program, arrays, functions=FUNCTIONS)[program.parameters[-1].name]
 
 
 def allowed(program: Program, *, on_tensor_cores: bool) -> float:
-    """Tolerance of results on GPUs against `expected`, relative to its greatest magnitude.
+    """Tolerance of results on GPUs against `expected`, relative to its greatest magnitude. `on_tensor_cores`: whether
+    tensor cores compute the products, in tf32 or 16-bit floats.
 
     The tolerance is the error bound for sums in any order, but at least `MODEL_TOLERANCE` (`codegen.cuda.tolerances`).
     To this are added two unit roundoffs for each rounding to 16 bits in the program: sums that differ slightly may be

@@ -55,7 +55,9 @@ def result_from_dict(value: Mapping[str, Any]) -> Result:
 
 
 def results_obstacle(result: np.ndarray, reference: np.ndarray, tolerance: float) -> str | None:
-    """The reason why `result` is wrong; None if it is within `tolerance` times the reference's greatest magnitude."""
+    """The reason why `result` is wrong. None if each element differs from `reference` by at most `tolerance` times the
+    greatest finite magnitude in `reference`, and NaN and infinite elements are equal.
+    """
     finite = np.isfinite(reference)
     if not np.array_equal(np.where(finite, 0, result), np.where(finite, 0, reference), equal_nan=True):
         return f"{WRONG}: NaN or infinite values at other indices than in the reference"

@@ -136,7 +136,8 @@ class DeviceTrials:
         values: Values | None,
     ) -> Result:
         """Checks and times the candidate `values` in `folder`: its results for `arrays` are compared with `reference`
-        (`results_obstacle`, with `tolerance`). The cost of the result is the median seconds of a run.
+        (`results_obstacle`, with `tolerance`). The cost of the result is the median seconds of a run. `archive`: the
+        kind of the candidate's file. Raises SystemExit if the device failed in an earlier trial.
         """
         if self._failed is not None:
             # A device stays broken for the whole process; the parent starts a new process.

@@ -30,7 +30,9 @@ Load = Callable[[Description], Measure]
 
 
 def serve(load: Load) -> None:
-    """Answers requests from standard input until it ends."""
+    """Answers requests from standard input until it ends. `load` makes the function that measures a task's candidates
+    from the task's description.
+    """
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     # The signal's default action ends the process: a Python handler would wait for a candidate that hangs.
     signal.signal(signal.SIGALRM, signal.SIG_DFL)

@@ -71,7 +71,7 @@ MACHINE_FEATURES = (
 
 
 def machine_features(config: Config, instructions: np.ndarray) -> np.ndarray:
-    """Features of a program on `config`: log2(1 + count) of each count in MACHINE_FEATURES, float64 [features].
+    """Features of a program on `config`: log2(1 + x) of each count and ratio in MACHINE_FEATURES, float64 [features].
 
     `instructions`: its encoded words, uint64 (n, words).
     """

@@ -103,7 +103,7 @@ def refine(
     node's cost model to learn. Trial 0 is `start`. `trials`: number of trials, trial 0 and known ones included.
 
     `known`: trials of this run by number, from before an interruption. They are not measured again; the run continues
-    as if it had not stopped.
+    as if it had not stopped. `callbacks` receive new trials and improvements.
     """
     settings, best = dict(start), float(network.cycles(start))
     callbacks.improve(0, settings, best)
@@ -194,7 +194,7 @@ def _batch(
     Batches are always whole, so that a longer run begins like a shorter one. `last`: whether no later batch has
     recorded trials; only then may recorded trials of this batch be missing. A trial that is missing from an earlier
     batch means that lines of the file of records were lost, and that the trial may be recorded under another number.
-    `seed` and `turn` seed the random proposals.
+    `seed` and `turn` (the node's index) seed the random proposals. `settings`: the network's present knobs.
     """
     known = {index: tuned.space.point(tried.values) for index, tried in recorded.items()}
     if len(known) == BATCH and len(history) > 0:

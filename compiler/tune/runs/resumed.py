@@ -50,7 +50,8 @@ def trials_of(
     seed: int,
     compiler: str | None = None,
 ) -> Resumed:
-    """The trials of `task` by the search of this `strategy`, `seed` and `compiler`, in order of number.
+    """The trials of `task` by the search of this `strategy`, `seed` and `compiler`, in order of number, if their knobs
+    are legal in `space`; and the numbers of all other records of the search.
 
     If a trial has several records, the first is used.
     """

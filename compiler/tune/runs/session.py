@@ -33,7 +33,7 @@ class Job:
 
     `weight`: number of occurrences of the task in the network. `layer`: equal for jobs that compute the same layer in
     different ways; the network uses the fastest of these ways. `first`: a candidate to try before the strategy proposes
-    any. `known`: the trials of this search before an interruption, by number; their knobs are legal.
+    any. `known`: the trials of this search before an interruption, by number within the job; their knobs are legal.
     """
 
     name: str
@@ -158,7 +158,7 @@ def tune(
 
 def _batch(job: Job, history: History, number: int, plan: Plan) -> tuple[np.ndarray, dict[int, Record], int]:
     """Returns the batch that begins at trial `number`: (its points [n, axes], the known records of these points by
-    index, the number of the trial after the batch).
+    index, the number after that of its last known trial or, without known trials, `number`).
 
     Batches are always whole, so that a longer search begins like a shorter one. Raises EmptySpaceError if the space has
     no legal candidate.

@@ -66,7 +66,8 @@ class GridSearch:
     @staticmethod
     def _position(space: Space, history: History, step: int) -> int:
         """The position in the visiting order at which the search continues: that of the trial `LOOK_BACK` trials before
-        the end of the history. The last batch may have left out points after this trial.
+        the end of the history. The last batch may have left out points after this trial. `step`: difference of the
+        numbers of two points visited in succession, modulo the size of the space.
         """
         if len(history) <= LOOK_BACK:
             return 0

@@ -34,9 +34,9 @@ class GeneticSearch:
         self, space: Space, history: History, generator: np.random.Generator, count: int
     ) -> np.ndarray:
         """Up to `count` legal points [n, axes], none with a program that is in the history. Until `population` trials
-        are there, the points are random; then they are made from the best trials by crossover and mutation, and random
-        points replace missing ones. Fewer only if the space is exhausted, as far as `random_new` can tell. Raises
-        EmptySpaceError if no point is legal.
+        are there, the points are random; then they are made from the last generation and the elites by crossover and
+        mutation, and random points replace missing ones. Fewer only if the space is exhausted, as far as `random_new`
+        can tell. Raises EmptySpaceError if no point is legal.
         """
         taken = examine(space, history.points).programs
         born = len(history) // self.population * self.population

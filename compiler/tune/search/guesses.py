@@ -1,5 +1,5 @@
 """Proposes points to which the template's own cost estimate gives low costs. Until a cost model is trained, all points
-of a batch are chosen in this way; afterwards a share of each batch.
+of a batch after the first random ones are chosen in this way; afterwards a share of each batch.
 
 Trees trained on few points are often confidently wrong, while the template's estimate is never far off. The share that
 follows the estimate alone ensures that the first measured points cannot exclude a good region.
@@ -33,8 +33,8 @@ with their scores.
 def first_points(
     space: Space, history: History, measured: Candidates, generator: np.random.Generator, count: int
 ) -> np.ndarray:
-    """The first `count` points [count, axes] of a search: RANDOM random ones, then points to which the template gives
-    low cost estimates. `measured`: the points of `history`.
+    """The next `count` points [count, axes] of a search without a trained model: random ones until the search has
+    RANDOM trials, then points to which the template gives low cost estimates. `measured`: the points of `history`.
 
     Without an estimate all points are random. Returns fewer only if there are no more new points.
     """
@@ -49,7 +49,8 @@ def first_points(
 
 def guessed_count(measured: Candidates, history: History, generator: np.random.Generator, count: int) -> int:
     """Number of points in a batch of `count` that the template's cost estimate chooses although there is a trained
-    model; 0 if the template has no estimate. `measured`: the points of `history`.
+    model: `SHARE` of the batch, rounded up or down at random, or half before the first trial. 0 if the template has no
+    estimate. `measured`: the points of `history`.
     """
     if not measured.estimated:
         return 0

@@ -21,14 +21,14 @@ class History:
 
     @staticmethod
     def empty(space: Space) -> History:
-        """A history without trials."""
+        """A history without trials, for points with the axes of `space`."""
         return History(points=np.empty((0, len(space.axes)), np.int64), costs=np.empty(0))
 
     def __len__(self) -> int:
         return len(self.costs)
 
     def with_trials(self, points: np.ndarray, costs: np.ndarray) -> History:
-        """This history followed by further trials."""
+        """A new history: this one, followed by further trials with `points` [m, axes] and `costs` [m]."""
         return History(
             points=np.concatenate([self.points, points]), costs=np.concatenate([self.costs, costs])
         )

@@ -66,7 +66,9 @@ def likely_points(space: Space, count: int) -> np.ndarray:
 
 
 def _seeds(space: Space) -> np.ndarray:
-    """The `SEEDS` best points of each group of candidates, and the point whose axes all have their first value."""
+    """Points [n, axes]: the `SEEDS` legal points of least estimated cost of each group of the space's candidates, and
+    the point whose axes all have their first value.
+    """
     found = [np.zeros((1, len(space.axes)), np.int64)]
     for group in space.candidates:
         choices = candidate_values(space, group)

@@ -29,12 +29,16 @@ def mutate(space: Space, points: np.ndarray, generator: np.random.Generator, nea
 
 
 def cross(first: np.ndarray, second: np.ndarray, generator: np.random.Generator) -> np.ndarray:
-    """Children [n, axes]: each axis has the value of one of the two parents, with equal probability."""
+    """Children [n, axes] of the parents `first`[i] and `second`[i]: each axis of a child has the value of one of the
+    parents, with equal probability.
+    """
     return np.where(generator.random(first.shape) < 0.5, first, second)
 
 
 def neighbours(space: Space, points: np.ndarray) -> np.ndarray:
-    """All points [m, axes] that differ from one of `points` [n, axes] on one axis."""
+    """All points [m, axes] that differ from one of `points` [n, axes] on exactly one axis, by any other value of the
+    axis; a point may occur several times.
+    """
     found = []
     for k, axis in enumerate(space.axes):
         values = np.arange(len(axis.values))

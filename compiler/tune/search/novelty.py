@@ -59,8 +59,8 @@ def flat_points(space: Space, indices: np.ndarray) -> np.ndarray:
 
 
 def _ever_more_points(space: Space, generator: np.random.Generator, count: int) -> Iterator[np.ndarray]:
-    """Yields samples of legal points, then every point of the space in random order. If the space is too large for
-    that, it yields `SAMPLES` more samples instead.
+    """Yields `SAMPLES` samples of 2 * `count` (at least 16) legal points, then every point of the space in random
+    order. If the space is too large for that, yields `SAMPLES` samples of `CHUNK` points instead.
     """
     for _ in range(SAMPLES):
         yield space.sample(generator, max(2 * count, 16))

@@ -135,8 +135,8 @@ def _features(space: Space, estimates: CostEstimates) -> tuple[tuple[str, ...], 
 
 
 def _from_one(values: np.ndarray, possible: tuple[int, ...]) -> np.ndarray:
-    """`values` shifted so that the axis's least value is at least 1. Axes that are switches or permutation numbers
-    contain 0, which has no logarithm.
+    """`values` shifted so that the least of `possible`, all values of their axis, is at least 1. Axes that are switches
+    or permutation numbers contain 0, which has no logarithm.
     """
     return values + max(0, 1 - min(possible))
 

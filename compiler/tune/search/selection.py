@@ -20,8 +20,8 @@ def select_diverse(
     and differ from each other. Returns their indices.
 
     `places`: the candidates as points, float64 [n, axes], in base-2 logarithms of the knob values. `scores`: predicted
-    merit of each candidate. `measured`: points that were measured before, [m, axes]. `diversity`: weight of the
-    distance against the score.
+    merit of each candidate. `measured`: points that were measured before, [m, axes], also in logarithms. `diversity`:
+    weight of the distance against the score.
 
     Candidates are chosen one by one; each time, the one with the largest sum of score and `diversity` x distance wins.
     Scores are divided by their standard deviation. The distance is that to the nearest point already chosen or

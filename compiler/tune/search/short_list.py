@@ -40,7 +40,7 @@ class ShortList:
     prior: Sequence[Samples] = ()
 
     def length(self, count: int) -> int:
-        """Number of candidates to lower if `count` are to be measured."""
+        """Number of candidates to lower if `count` are to be measured: `times` as many, rounded up."""
         return ceil(self.times * count)
 
     def training_samples(self, space: Space, measured: Candidates, costs: np.ndarray) -> list[Samples]:

@@ -34,7 +34,8 @@ def samples_from(
     Records of other targets, illegal points and groups with fewer than two legal points are skipped. Workloads whose
     knobs differ from those of `workload` are skipped too: their features have another meaning. Records of different
     versions of the compiler are different groups. `read_of`: returns a function that reads the features of a workload's
-    lowered programs. If it is given, the samples have these features too (`short_list.joined`).
+    lowered programs. If it is given, the samples have these features too (`short_list.joined`), but a group has at most
+    LOWERED samples.
     """
     own = Task(workload=workload.to_dict(), target=target.described)
     axes = [axis.name for axis in templates.space(target, workload).axes]

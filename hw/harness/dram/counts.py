@@ -21,9 +21,9 @@ class CommandCounts:
     bank; `all_precharges`: those of all banks, with which a refresh begins. `auto_precharges`: reads and writes that
     close their row. `digest`: a hash of all commands with cycle, bank and row; equal for equal sequences.
 
-    `turnarounds`: changes of the controller from reads to writes. `waits`: cycles by what the controller does, by
-    cause (hw/dram.md, section 8), with `words` for cycles with a column command. LiteDRAM's RTL has no output for these
-    two; they are None there, and for several channels.
+    `turnarounds`: changes of the controller from reads to writes. `waits`: numbers of cycles by the cause for which the
+    controller sends no read or write ("idle" ...; hw/dram.md, section 8), and under "words" the cycles in which it
+    sends one. LiteDRAM's RTL has no output for these two; they are None there, and for several channels.
     """
 
     activates: int
@@ -40,7 +40,7 @@ class CommandCounts:
 
 
 class DramCounts(ctypes.Structure):
-    """The structure DramCounts of port.h."""
+    """A DRAM's counts of a run, as C++ code fills them in: the structure DramCounts of port.h."""
 
     _fields_ = [
         *((name, ctypes.c_int64) for name in _COMMANDS),
@@ -49,7 +49,7 @@ class DramCounts(ctypes.Structure):
     ]
 
     def result(self) -> CommandCounts:
-        """The counts of a run that has ended."""
+        """The counts of a run that has ended, without the idle cycles before the run's cycle 1."""
         commands = {name: getattr(self, name) for name in (*_COMMANDS, "digest")}
         waits = {name: getattr(self, name) for name in _WAITS}
         turnarounds = waits.pop("turnarounds")

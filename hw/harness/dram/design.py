@@ -32,9 +32,9 @@ USER = "LiteDRAM's RTL"
 
 @dataclass(frozen=True, slots=True)
 class Design:
-    """A DRAM behind LiteDRAM's controller: a name in `isa.dram.PARTS`, the controller's clock in megahertz, data lines
-    of all chips, speed grade ("": the fastest), number of AXI masters, consecutive bytes in one bank (0: a row), and
-    whether the memory is refreshed.
+    """A DRAM behind LiteDRAM's controller. `part`: a name in `isa.dram.PARTS`; `clock_mhz`: the controller's clock;
+    `width`: number of data lines of all chips; `grade`: speed grade ("": the fastest); `masters`: number of AXI
+    masters; `bank_bytes`: consecutive bytes in one bank (0: a row); `refresh`: whether the memory is refreshed.
     """
 
     part: str
@@ -47,7 +47,7 @@ class Design:
 
     @property
     def controller(self) -> Controller:
-        """The numbers of the design's controller. Raises ConfigError."""
+        """The timings and address widths of the design's controller. Raises ConfigError for an impossible design."""
         return controller(
             self.part,
             clock_mhz=self.clock_mhz,
@@ -59,7 +59,7 @@ class Design:
 
 
 def missing_package() -> str:
-    """The first of LiteDRAM's packages that is not installed; empty if all are."""
+    """The name of the first of LiteDRAM's packages that is not installed; empty if all are."""
     for name in PACKAGES:
         try:
             metadata.version(name)
@@ -109,9 +109,9 @@ def build_with_litedram(
     flags: tuple[str, ...],
     write: Callable[[Path], None] = lambda made: None,
 ) -> Path:
-    """The path of a program or library, built once: the Verilog of `design` compiled with the C++ file `source` of this
-    folder by g++ with `flags`. `write` adds files to the folder of the generated C++, which `source` may include;
-    `suffix` ends the file's name. Raises UserError for a missing tool.
+    """The path of a program or library, built once: the Verilog of `design` compiled with the C++ file named `source`
+    of this Python file's folder by g++ with `flags`. `write` gets the folder of the generated C++ and may add files
+    that `source` includes; `suffix`, such as ".so", ends the result's name. Raises UserError for a missing tool.
     """
     root, version = verilator(user=USER)
     verilog = litedram_verilog(design)
@@ -143,12 +143,12 @@ def build_with_litedram(
 
 
 def _versions() -> tuple[str, ...]:
-    """The versions of LiteDRAM's packages. Raises UserError if one is not installed."""
+    """The versions of LiteDRAM's packages, in the order of PACKAGES. Raises UserError if one is not installed."""
     if missing := missing_package():
         raise UserError(f'{USER} needs the package {missing}: pip install "vdla[dram]"')
     return tuple(metadata.version(name) for name in PACKAGES)
 
 
 def digest_of(*parts: str) -> str:
-    """A name for a file of the cache that follows from `parts`, texts from which the file is made."""
+    """A name (32 hexadecimal digits) for a file of the cache: a hash of `parts`, texts from which the file is made."""
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:32]

@@ -20,12 +20,14 @@ _BANK = re.compile(r"VlUnpacked<.*> (litedram_top__DOT__mem(?:_\d+)?);")
 
 
 def design_of(config: Config) -> Design:
-    """The DRAM of the machine `config`, whose memory is one."""
+    """The DRAM that is the memory of the machine `config`."""
     return Design(**design_fields(config))
 
 
 def _banks(made: Path) -> None:
-    """Writes the C++ function that finds a word of a bank; `made`: the folder of the C++ that Verilator generated."""
+    """Writes banks.inc, with the C++ function that finds a word of a bank, to `made`, the folder of the C++ that
+    Verilator generated.
+    """
     header = (made / "Vlitedram_top___024root.h").read_text(encoding="utf-8")
     names = sorted(_BANK.findall(header), key=lambda name: int(name.rpartition("mem")[2].lstrip("_") or 0))
     cases = "".join(
@@ -42,9 +44,9 @@ def _banks(made: Path) -> None:
 
 @lru_cache(maxsize=16)
 def load_dram(design: Design, oracle: Oracle | None = None) -> ctypes.CDLL:
-    """The library of a memory that is LiteDRAM's RTL of `design`, or the model of LiteDRAM's controller; `oracle` as in
-    `choose_oracle`. Its function `dram_calls` returns the address of a table of functions (port.h). Builds the library
-    once. Raises UserError for a missing tool.
+    """The library of a memory that is LiteDRAM's RTL of `design`, or the model of LiteDRAM's controller; `oracle`:
+    which of the two, None for RTL if it can run (`choose_oracle`). The library's function `dram_calls` returns the
+    address of a table of functions (port.h). Builds the library once. Raises UserError for a missing tool.
     """
     if choose_oracle(design.part, oracle) == "model":
         path = build_with_model(design.controller, "model.cpp", ".so", ("-shared",))
@@ -60,8 +62,8 @@ def load_dram(design: Design, oracle: Oracle | None = None) -> ctypes.CDLL:
 
 def load_memory(config: Config, oracle: Oracle | None = None) -> tuple[int, int]:
     """The addresses of two things that a library has for the DRAM of the machine `config`, with all its channels: the
-    table of functions, and the function that counts commands (port.h). `oracle` as in `choose_oracle`. Raises UserError
-    for a missing tool.
+    table of functions, and the function that counts commands (port.h). `oracle`: LiteDRAM's RTL or the model of its
+    controller, None for RTL if it can run (`choose_oracle`). Raises UserError for a missing tool.
     """
     design = design_of(config)
     channel = load_dram(design, oracle)

@@ -17,8 +17,9 @@ in C++ (controller.h). Tests hold the model to LiteDRAM's RTL in every cycle.
 
 
 def choose_oracle(part: str, wanted: Oracle | None = None) -> Oracle:
-    """The oracle for the DRAM part with the name `part`: `wanted`, or if that is None, LiteDRAM's RTL if LiteDRAM is
-    installed and has a model of the part, else the model of its controller. Raises ConfigError for an unknown part.
+    """The oracle for the DRAM part with the name `part`: `wanted`, unchecked. If `wanted` is None: LiteDRAM's RTL if
+    LiteDRAM is installed and has a model of the part, else the model of its controller; then an unknown part raises
+    ConfigError.
     """
     if wanted is not None:
         return wanted
@@ -26,8 +27,8 @@ def choose_oracle(part: str, wanted: Oracle | None = None) -> Oracle:
 
 
 def line_about_oracle(config: Config, wanted: Oracle | None = None) -> str:
-    """A line for users if the RTL of the machine `config` runs on the model of LiteDRAM's controller though nobody
-    asked for the model; else empty.
+    """A line for users that gives the reason why the RTL of the machine `config` runs on the model of LiteDRAM's
+    controller; empty if the user `wanted` an oracle, if LiteDRAM's RTL is used, and for a machine without a DRAM.
     """
     if (
         config.memory.kind != DRAM

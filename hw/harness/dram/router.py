@@ -39,7 +39,9 @@ def load_router(memory: Memory, kind: str, channel: int, count: int) -> tuple[in
 
 
 def _library(memory: Memory, kind: str) -> Path:
-    """The path of the library, built once."""
+    """The path of the library of the router of `memory`, built once for each `kind`, a text that differs for channels
+    with other functions.
+    """
     root, version = verilator(user=USER)
     verilog = component_verilog(router_of(memory), ROUTER)
     folder = resources.files("vdla.hw.harness.dram")

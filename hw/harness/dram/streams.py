@@ -18,15 +18,17 @@ from .model import build_with_model
 
 
 def litedram_program(design: Design) -> Path:
-    """The path of the program that runs streams on a design, built once. Raises UserError for a missing tool."""
+    """The path of the program that runs streams of bursts on LiteDRAM's RTL of `design`, built once. Raises UserError
+    for a missing tool.
+    """
     ports = ", ".join(f"PORT(m{master})" for master in range(design.masters))
     flags = ("-O1", f"-DPORTS={ports}", '-DDEVICE="litedram_device.h"')
     return build_with_litedram(design, "streams.cpp", ".program", flags)
 
 
 def model_program(numbers: Controller, masters: int) -> Path:
-    """The path of the program that runs streams on the model of the controller `numbers`, built once. Raises BuildError
-    without g++.
+    """The path of the program that runs streams of bursts from `masters` AXI masters on the model of the controller
+    `numbers`, built once. Raises BuildError without g++.
     """
     return build_with_model(
         numbers, "streams.cpp", ".program", ('-DDEVICE="model_device.h"',), masters=masters
@@ -36,9 +38,10 @@ def model_program(numbers: Controller, masters: int) -> Path:
 def run_on_litedram(
     design: Design, runs: Sequence[Streams], *, start: int = 50, limit: int = 10_000_000
 ) -> tuple[list[NDArray[np.int64]], list[str]]:
-    """Runs each of `runs` on LiteDRAM's Verilog. Returns (for each run, the cycles of its bursts as
-    `sim.dram_streams.run_streams` returns them; the lines that LiteDRAM's checker of timings printed for broken rules).
-    `start`, `limit`: as in `run_streams`. Raises UserError if a tool is missing.
+    """Runs each of `runs` on LiteDRAM's Verilog for `design`. Returns (for each run, the cycles of its bursts, int64
+    (masters, n, 3), as `sim.dram_streams.run_streams` returns them; the lines that LiteDRAM's checker of timings
+    printed for broken rules). Cycle 0 is `start` cycles after reset; a run stops in cycle `limit`. Raises UserError if
+    a tool is missing.
     """
     found, printed = _run(litedram_program(design), runs, start, limit)
     return found, [line for line in printed.splitlines() if "violation" in line]
@@ -48,8 +51,8 @@ def run_on_model(
     numbers: Controller, runs: Sequence[Streams], *, start: int = 50, limit: int = 10_000_000
 ) -> list[NDArray[np.int64]]:
     """Runs each of `runs`, which have equally many masters, on the model of LiteDRAM's controller with `numbers`.
-    Returns for each run the cycles of its bursts as `sim.dram_streams.run_streams` does; `start`, `limit`: as there.
-    Raises BuildError without g++.
+    Returns for each run the cycles of its bursts, int64 (masters, n, 3), as `sim.dram_streams.run_streams` does. Cycle
+    0 is `start` cycles after reset; a run stops in cycle `limit`. Raises BuildError without g++.
     """
     return _run(model_program(numbers, len(runs[0].requests)), runs, start, limit)[0]
 
@@ -57,7 +60,9 @@ def run_on_model(
 def _run(
     program: Path, runs: Sequence[Streams], start: int, limit: int
 ) -> tuple[list[NDArray[np.int64]], str]:
-    """Runs `runs` with a program that streams.cpp is compiled to; returns (the cycles of each run; printed text)."""
+    """Runs `runs` with `program`, to which streams.cpp was compiled. Returns (for each run, the cycles of its bursts,
+    int64 (masters, n, 3); the printed text). Cycle 0 is `start` cycles after reset; a run stops in cycle `limit`.
+    """
     with tempfile.TemporaryDirectory(prefix="vdla-dram-") as folder:
         given, made = Path(folder) / "requests", Path(folder) / "times"
         with given.open("wb") as file:

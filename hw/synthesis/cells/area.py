@@ -86,7 +86,9 @@ def area_by_unit(design: CellDesign) -> dict[str, UnitArea]:
 
 
 def units_of(modules: Mapping[str, tuple[int, UnitArea]]) -> dict[str, UnitArea]:
-    """Sums `modules`, a result of `area_by_module`, by unit; units without area are left out."""
+    """Sums the areas of `modules`, (number of instances, area of one instance) by module, by unit; units without area
+    are left out.
+    """
     found = dict.fromkeys(UNITS, UnitArea())
     for path, (count, own) in modules.items():
         unit = unit_of_path(path)

@@ -91,16 +91,21 @@ class CellDesign:
 
 
 def map_design(config: Config, library: Liberty, *, report: Report) -> CellDesign:
-    """Maps the RTL of `config` (the same RTL that co-simulation checks) to cells of `library`; memories become macros.
+    """Maps the RTL of `config` (the same RTL that co-simulation checks) to cells of `library`; memories of
+    LEAST_MACRO_BITS bits or more become macros. `report` is called with lines that tell the progress.
 
-    Raises ToolError, NetlistError and LibertyError.
+    Raises ToolError if Yosys is missing or fails, NetlistError, and LibertyError if `library` has no buffer or
+    inverter.
     """
     verilog = generate_module(config, report=report).text
     return map_verilog(verilog, library, top=TOP, report=report)
 
 
 def map_verilog(verilog: str, library: Liberty, *, top: str, report: Report) -> CellDesign:
-    """Maps generated Verilog with top module `top` to cells of `library`, module by module; memories become macros."""
+    """Maps the generated Verilog text `verilog` with top module `top` to cells of `library`, module by module. Memories
+    of LEAST_MACRO_BITS bits or more become macros. `report` is called with lines that tell the progress. Raises
+    ToolError, NetlistError and LibertyError.
+    """
     modules = split_modules(verilog)
     order = bottom_up(top, modules)
     texts = {name: canonical(modules[name], modules) for name in order}
@@ -116,8 +121,10 @@ def map_verilog(verilog: str, library: Liberty, *, top: str, report: Report) -> 
 
 
 def map_flat(verilog: str, library: Liberty, *, top: str, report: Report) -> CellDesign:
-    """Maps generated Verilog, flattened to one module first, so that optimization works across modules. This takes many
-    times as long as `map_verilog`, because no mapped module of another design can be taken from the cache.
+    """Maps generated Verilog to cells of `library` as `map_verilog` does, but flattened to one module first, so that
+    optimization works across modules; the result has only the module `top`. This takes many times as long as
+    `map_verilog`, because no mapped module of another design can be taken from the cache. `report` is called with lines
+    that tell the progress.
     """
     text = whole(top, verilog)
     mapped = map_modules({top: text}, library, flatten=True, report=report)[top]
@@ -275,8 +282,8 @@ class _Assembly:
 
 
 def _groups(sinks: Sequence[_Sink], most: float) -> list[list[_Sink]]:
-    """Splits `sinks`, in order, into groups whose total load is at most `most`; each group except the last has at least
-    two members even if they exceed it.
+    """Splits `sinks`, in order, into groups whose total load is at most `most`, in the library's unit of capacitance;
+    each group except the last has at least two members even if they exceed it.
     """
     groups: list[list[_Sink]] = [[]]
     load = 0.0

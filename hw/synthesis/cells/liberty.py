@@ -46,8 +46,8 @@ class Cell:
 
     @property
     def inverts_or_buffers(self) -> str:
-        """ "buffer" if the cell is a buffer, "inverter" if it is an inverter (one input, one output); else an empty
-        text.
+        """ "buffer" if the cell is a buffer, "inverter" if it is an inverter; else an empty text. Both kinds have one
+        input and one output and are no register.
         """
         outputs = [pin for pin in self.pins.values() if not pin.inward]
         inputs = [pin for pin in self.pins.values() if pin.inward]
@@ -169,7 +169,9 @@ _SKIPPED: Final = frozenset(
 
 
 def read_liberty(path: Path) -> Liberty:
-    """Reads the library in the file at `path`. Raises LibertyError, which names the file."""
+    """Reads the library in the file at `path`. Raises LibertyError, which names the file, if the file cannot be read,
+    is no Liberty file, or has no flip-flop.
+    """
     try:
         data = read_file(path, most=MOST_BYTES)
     except OSError as error:

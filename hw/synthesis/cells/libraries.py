@@ -29,7 +29,8 @@ DEFAULT: Final = "osu018"
 def find_library(where: str | Path | None = None) -> Liberty:
     """The library named `where` in `DEBIAN`, or in the Liberty file at path `where`; by default osu018.
 
-    Raises LibertyError, whose message names the package to install.
+    Raises LibertyError for a file that cannot be read, and for a library of `DEBIAN` that is not installed; then the
+    message names the package to install.
     """
     name = DEFAULT if where is None else str(where)
     path = DEBIAN.get(name, Path(name))

@@ -73,7 +73,8 @@ class MappedText:
 def map_modules(
     modules: Mapping[str, CanonicalModule], library: Liberty, *, flatten: bool = False, report: Report
 ) -> dict[str, MappedText]:
-    """Maps `modules` to cells of `library`; returns the results by the same keys.
+    """Maps `modules` to cells of `library`; returns the results by the same keys. `report`: called with lines of
+    progress.
 
     Modules with equal canonical text (Verilog with renumbered names) are mapped once. With `flatten`, the text of a
     module also contains the inner modules, which are merged into the outer one. Raises ToolError and NetlistError.
@@ -149,7 +150,9 @@ def _map_missing(
 
 
 def _collected(module: CanonicalModule, work: Path, library: Liberty, flatten: bool) -> MappedText:
-    """Reads the result that the worker process wrote for `module` to the folder `work`, and saves it in the cache."""
+    """Reads the result that the worker process wrote for `module` to the folder `work`, saves it in the cache
+    (`library` and `flatten` are part of the key), and returns it. Raises ToolError if the worker wrote no result.
+    """
     try:
         text = (work / f"{module.key}.json").read_text(encoding="utf-8")
         parameters = json.loads((work / f"{module.key}.macros").read_text(encoding="utf-8"))

@@ -39,7 +39,7 @@ class Macro:
 
     @property
     def name(self) -> str:
-        """Name of the cell (black box) that stands for the macro in a netlist."""
+        """Name of the cell (black box) that stands for the macro in a netlist; equal macros have equal names."""
         kind = "" if self.clocked else "_unclocked"
         return f"memory_{self.words}x{self.width}_r{self.reads}w{self.writes}_a{self.address_bits}{kind}"
 

@@ -35,7 +35,9 @@ _KEYWORDS: Final = frozenset({"always", "initial", "case", "casez", "if", "modul
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Port:
-    """A port of a module: its name without the backslash of escaped names, its direction, and its number of bits."""
+    """A port of a module: its name without the backslash of escaped names, whether it is an input (`inward`), and its
+    number of bits.
+    """
 
     name: str
     inward: bool
@@ -77,8 +79,8 @@ class CanonicalModule:
 
 
 def split_modules(verilog: str) -> dict[str, Module]:
-    """The modules of generated Verilog by name, without the backslash of escaped names, in the order of the text.
-    Raises NetlistError if there is none.
+    """The modules of the generated Verilog text `verilog` by name, without the backslash of escaped names, in the order
+    of the text. Raises NetlistError if there is none, or if an instance's module is missing.
     """
     texts: dict[str, str] = {}
     for found in MODULE.finditer(verilog):
@@ -146,7 +148,9 @@ def canonical(module: Module, modules: Mapping[str, Module]) -> CanonicalModule:
 
 
 def whole(top: str, verilog: str) -> CanonicalModule:
-    """Generated Verilog as one canonical text of all its modules, for flattening; numbers in names stay unchanged."""
+    """The generated Verilog text `verilog` as one canonical text of all its modules, for flattening: only module `top`
+    is renamed (to OWN_NAME); other names and the numbers in names stay unchanged.
+    """
     modules = split_modules(verilog)
 
     def placed(match: re.Match[str]) -> str:
@@ -168,7 +172,9 @@ def _stub(name: str, module: Module) -> str:
 
 
 def instance_counts(top: str, modules: Mapping[str, Module]) -> dict[str, int]:
-    """Number of instances of each module in the design with top module `top`, outer modules first."""
+    """Number of instances in the whole design of each module that is used below the top module `top`, and of `top` (1);
+    outer modules first.
+    """
     counts = {top: 1}
     # The order has modules after the modules that instantiate them.
     order = _from_the_top(top, modules)

@@ -74,6 +74,8 @@ def module_text(
 
 
 def _joined(bits: Sequence[Net], nets: dict[Net, str]) -> str:
-    """Verilog expression of the nets `bits`, the highest bit first."""
+    """Verilog expression of the nets `bits`, which are given lowest bit first. `nets`: the expressions of constants and
+    of nets at ports; a net n that is not in `nets` is called "n" and its number.
+    """
     names = [nets.get(net) or f"n{net}" for net in reversed(bits)]
     return names[0] if len(names) == 1 else "{" + ", ".join(names) + "}"

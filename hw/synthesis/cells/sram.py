@@ -91,8 +91,8 @@ def source() -> str:
 
 
 def memory_figures(words: int, width: int, scale: Scale, *, ports: int = 2) -> MacroFigures:
-    """Figures of a memory of `words` words of `width` bits. `ports`: number of read and write ports (2 in
-    the table).
+    """Figures of a memory of `words` words of `width` bits, multiplied by the factors `scale`. `ports`: number of read
+    and write ports together; for fewer than 2 the figures are those for 2.
     """
     table = _table()
     options = [_side_by_side(table, words, width, each) for each in table.rows]
@@ -108,7 +108,7 @@ def memory_figures(words: int, width: int, scale: Scale, *, ports: int = 2) -> M
 
 
 def macro_figures(macro: Macro, scale: Scale) -> MacroFigures:
-    """Area, access time, energy and leakage of a macro of a mapped design."""
+    """Area, access time, energy and leakage of a macro of a mapped design, multiplied by the factors `scale`."""
     return memory_figures(macro.words, macro.width, scale, ports=macro.reads + macro.writes)
 
 
@@ -128,7 +128,7 @@ def _side_by_side(table: _Table, words: int, width: int, each: int) -> MacroFigu
 
 def _at(axis: tuple[int, ...], values: tuple[float, ...], x: float) -> float:
     """Value at `x` of the curve through the points (`axis`, `values`): linear in logarithms between the two points
-    around `x`; below the first point, by extrapolation from the first two.
+    around `x`; outside the points, by extrapolation from the first or the last two. An `x` below 1 counts as 1.
     """
     right = next((i for i, edge in enumerate(axis) if edge >= x), len(axis) - 1)
     right = max(right, 1)

@@ -52,7 +52,9 @@ def timing_tool() -> str | None:
 
 
 def longest_paths(design: CellDesign, *, count: int = 1, report: Report) -> list[TimingPath]:
-    """The `count` longest paths, at most one for each end, the longest first. Raises ToolError."""
+    """The `count` longest paths, at most one for each end, the longest first; `report` is called with lines that tell
+    the progress. Raises ToolError if OpenSTA is missing or fails.
+    """
     netlist, stubs = _timed_netlist(design)
     macros = _macro_library(design, stubs)
     script = _script(design, count)
@@ -142,7 +144,9 @@ def _stub_name(module: MappedModule) -> str:
 
 
 def _macro_library(design: CellDesign, stubs: dict[str, MappedModule]) -> str:
-    """A Liberty file of the macros and of stub cells, which have only the input capacitances of an instance."""
+    """The text of a Liberty file with the macros of `design` and with a stub cell for each of the modules `stubs`. A
+    stub cell has only input capacitances: for each port, the largest of its bits.
+    """
     library, scale = design.library, scale_of(design.library)
     buffer = library.resistance(library.buffer)
     cells: list[str] = []
@@ -222,7 +226,7 @@ _POINT: Final = re.compile(r"^ *(-?[\d.]+) +(-?[\d.]+) +[v^] (\S+)/(\S+) \((\S+)
 
 
 def _paths(text: str, design: CellDesign) -> Iterator[TimingPath]:
-    """Parses the paths in OpenSTA's report."""
+    """Parses the paths in `text`, OpenSTA's report for `design`; yields them in the report's order."""
     names = _instance_units(design)
     for part in text.split("Startpoint: ")[1:]:
         arrival = re.search(r"([\d.]+) +data arrival time", part)
@@ -249,8 +253,8 @@ _ENDS: Final = re.compile(r"^(\S+)/(\w+)\S* \(\S+\) +(\S+)/(\w+)\S* \(\S+\) +(-?
 
 
 def _by_end(text: str, design: CellDesign) -> dict[str, tuple[float, str]]:
-    """Parses OpenSTA's summary. Returns, for each module or memory macro in which a path ends, a pair: the delay of the
-    longest such path in nanoseconds, and its start point, named as in `longest_by_end`.
+    """Parses `text`, OpenSTA's summary for `design`. Returns, for each module or memory macro in which a path ends, a
+    pair: the delay of the longest such path in nanoseconds, and its start point, named as in `longest_by_end`.
     """
     names = _instance_units(design)
     found: dict[str, tuple[float, str]] = {}
@@ -267,15 +271,18 @@ def _by_end(text: str, design: CellDesign) -> dict[str, tuple[float, str]]:
 
 
 def _place(where: str, pin: str, design: CellDesign, names: dict[tuple[str, str], str]) -> str:
-    """The module or memory macro that contains the instance at path `where`, named as in the result of
-    `longest_by_end`. `pin`: pin at which the timing path begins or ends.
+    """The module that contains the instance at path `where` (parts separated by "/"), as a path of instances without
+    their numbers; a colon at its end tells that the instance is a memory macro. `pin`: the instance's pin at which the
+    timing path begins or ends. `names`: for (module, name of an instance in it), the instance's own module.
     """
     path = re.sub(r"_\d+(?=\.|$)", "", plain_path(_module_at(where, design.top, names).partition(".")[2]))
     return f"{path}:" if pin in PORTS else path
 
 
 def _instance_units(design: CellDesign) -> dict[tuple[str, str], str]:
-    """The module of each instance, by (module that contains it, its name in the netlist)."""
+    """Name of the module that each instance in `design` is a copy of, by (name of the module that contains the
+    instance, name of the instance in the netlist).
+    """
     return {
         (name, plain_name(box.name)): box.kind
         for name, module in design.modules.items()
@@ -285,12 +292,16 @@ def _instance_units(design: CellDesign) -> dict[tuple[str, str], str]:
 
 
 def _unit(where: str, top: str, names: dict[tuple[str, str], str]) -> str:
-    """The unit of the cell at path `where` in module `top`. `names`: result of `_instance_units`."""
+    """The unit (`unit_of_path`) of the cell at path `where` (parts separated by "/") in module `top`. `names`: for
+    (module, name of an instance in it), the instance's own module.
+    """
     return unit_of_path(plain_path(_module_at(where, top, names).partition(".")[2]))
 
 
 def _module_at(where: str, top: str, names: dict[tuple[str, str], str]) -> str:
-    """The module that contains the instance at path `where` in module `top`. `names`: result of `_instance_units`."""
+    """Name of the module that contains the instance at path `where` (parts separated by "/") in module `top`. `names`:
+    for (module, name of an instance in it), the instance's own module.
+    """
     current = top
     for part in where.split("/")[:-1]:
         inner = names.get((current, part))

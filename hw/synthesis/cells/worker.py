@@ -61,7 +61,7 @@ their limit.
 
 
 def main(path: str) -> None:
-    """Maps the modules listed in the JSON file at `path`."""
+    """Maps the modules of all jobs in the JSON file at `path`, and writes a netlist and a file of macros for each."""
     libyosys: Any = importlib.import_module("pyosys.libyosys")
 
     jobs = json.loads(Path(path).read_text(encoding="utf-8"))
@@ -84,8 +84,8 @@ def main(path: str) -> None:
 
 
 def _macros(run: Any, scratch: str, least: int) -> dict[str, dict[str, int]]:
-    """Replaces memories of `least` bits or more by instances of black boxes; returns the parameters of
-    each, by name.
+    """Replaces memories of `least` bits or more by instances of black boxes; returns the fields of the `Macro` of each
+    black box, by its name. `run` runs a Yosys command; `scratch`: path of a file that is overwritten.
     """
     run(f"write_json {scratch}")
     module = json.loads(Path(scratch).read_text(encoding="utf-8"))["modules"][OWN_NAME]

@@ -65,8 +65,8 @@ def test_graphs_branch_and_share_tensors() -> None:
 
 
 def test_pads_read_moved_and_averaged_tensors() -> None:
-    """Quantized graphs have pads of all modes behind other moves, whose results are not quantized, and integers that
-    are dequantized with two zero points.
+    """The fuzzer draws quantized graphs with pads of all modes directly behind other operators that move or average
+    data (results that are not quantized), and with integers that two DequantizeLinear nodes read.
     """
     before, modes, twice = set(), set(), 0
     for index in range(150):
@@ -116,8 +116,8 @@ def test_quantized_results_may_be_a_step_away_where_they_are_close_to_a_half() -
 
 
 def test_sums_of_integers_may_be_a_step_away_where_they_are_close_to_a_half() -> None:
-    """The first element is 89.499995 in exact arithmetic and 89.5 in float32 (seed 21, case 2121), so that 89 and 90
-    are both right.
+    """The first element of a QLinearAdd is 89.499995 in exact arithmetic and 89.5 in float32 (seed 21, case 2121), so
+    that 89 and 90 are both right: the fuzzer allows it a difference of 1, and the second element none.
     """
     builder = QuantizedBuilder(Draw("graphs", 0, 1), 17)
     left = builder.new(np.int8([-9, -4]), constant=False)

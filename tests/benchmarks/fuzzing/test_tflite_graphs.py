@@ -65,8 +65,8 @@ def test_hybrid_products_may_differ_by_the_rounding_of_their_data(kind: str) -> 
 def test_float_outputs_are_compared_relative_to_the_values_before_them(
     monkeypatch: pytest.MonkeyPatch, wrong: float
 ) -> None:
-    """An output of about 0.3 that is computed from values of 1,000 may differ by rounding when all results are
-    outputs.
+    """An output of at most 1 that is computed from a value of about 1,000 may differ by 1e-4 between a run with that
+    output alone and a run in which all results are outputs; with the further error `wrong`, the verdict is "wrong".
     """
     builder = TfliteBuilder(draw=Draw("graphs", 0, 0), form="float")
     model = builder.model

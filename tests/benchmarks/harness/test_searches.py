@@ -20,8 +20,8 @@ BENCHMARK = Path(__file__).parents[3] / "benchmarks" / "tuning.py"
 
 
 def estimated_space() -> Space:
-    """A made-up space whose template estimates the cost of a point: the estimate is the lower bound of the point's
-    cost.
+    """The space of a matrix product with an estimate of each point's cost added to its quantities: the estimate equals
+    the lower bound of the cost.
     """
     space = matrix_space()
 

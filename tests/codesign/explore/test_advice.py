@@ -123,7 +123,9 @@ def test_changes_are_legal_and_differ() -> None:
 
 
 def pointwise() -> onnx.ModelProto:
-    """A quantized 1x1 convolution that moves more bytes than it multiplies: 8 channels of 32x32 positions."""
+    """A quantized 1x1 convolution of 8 channels of 32x32 positions, which takes longer to move its data than to
+    multiply.
+    """
     arrays = {
         "s": np.float32(0.05),
         "z": np.int8(0),

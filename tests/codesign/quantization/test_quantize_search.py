@@ -62,8 +62,8 @@ def test_what_it_reports_is_what_its_files_do(vdla, folder: Path, tmp_path: Path
 
 
 def check_chosen(chosen: Mapping[str, Any], path: Path, folder: Path) -> None:
-    """Asserts that the file at `path` has exactly the float layers of `chosen`, and equals a file that is quantized
-    with the same decision for each layer.
+    """Asserts that the file at `path` has exactly the float layers of `chosen` (JSON of a set of decisions). Also
+    asserts that it equals the float model in `folder` quantized with the same decision for each layer.
     """
     floats = {row["layer"] for row in chosen["layers"] if row["choice"] == "float"}
     nodes = {node.name: node for node in onnx.load(path).graph.node}
@@ -83,7 +83,8 @@ def check_chosen(chosen: Mapping[str, Any], path: Path, folder: Path) -> None:
 
 def check_goals(vdla, folder: Path, target: Path, document: Mapping[str, Any]) -> None:
     """Asserts that another goal chooses another point of the Pareto front from the records, without evaluations, and
-    that a goal out of reach is refused with the nearest figure.
+    that a goal out of reach is refused with the nearest figure. `folder`: the float model and its data; `target`: the
+    results of the finished search; `document`: its JSON output.
     """
     first, last = document["front"][0], document["front"][-1]
     cheapest = vdla("quantize", *where(folder, target), *SEARCH, "--latency", first["latency_ms"]).document()
@@ -101,7 +102,9 @@ def check_goals(vdla, folder: Path, target: Path, document: Mapping[str, Any]) -
 
 
 def check_resumed(vdla, folder: Path, target: Path, document: Mapping[str, Any]) -> None:
-    """Asserts that a search resumed from truncated records (with half a line at the end) ends with the same records."""
+    """Asserts that a search resumed from truncated records (with half a line at the end) ends with the same records,
+    and that a damaged line is refused by its number. The arguments are those of `check_goals`.
+    """
     records = target / "records.jsonl"
     whole = records.read_bytes()
     lines = whole.splitlines(keepends=True)
@@ -178,7 +181,7 @@ def test_networks_without_layers_and_calibration_that_is_missing(vdla, folder: P
 
 
 def test_an_interrupt_before_the_first_result_ends_the_search(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Regression: the command said that no quantized network can be run."""
+    """`quantize` raises KeyboardInterrupt. Regression: it said that no quantized network can be run."""
 
     def interrupted(*_: object) -> None:
         # Not by a signal: a test run that was started in the background of a shell ignores SIGINT.

@@ -42,7 +42,7 @@ TINY = load_config("tiny")
 
 
 def machine_with(part: str, clock_mhz: int, bus_bytes: int, **fields: int) -> Config:
-    """The machine `tiny` with a bus of `bus_bytes` and a DRAM."""
+    """The machine `tiny` with a bus of `bus_bytes` and the DRAM `part`, at a clock of `clock_mhz`."""
     wide = TINY.with_memory(dataclasses.replace(TINY.memory, bus_bytes=bus_bytes))
     return with_dram(wide, clock_mhz, part=part, **fields)
 

@@ -237,7 +237,8 @@ def test_operations_of_arrays_that_fold(shape: int, adding: int, kept: int):
     """Counts of events on arrays with the extension `fold`, which multiply a weight tile part by part. The program has
     six overwriting operations: parts 0 to 3 of one weight tile, and parts 1 and 2 of the next tile. Parts differ in the
     inputs that they use. An operation on a part that is not the first of these adds to the accumulators, although it is
-    marked as overwriting.
+    marked as overwriting. `shape`: the array's fold; `adding`: how many of the six add; `kept`: accumulator lanes that
+    each of nine operations leaves unchanged.
     """
     machine = dataclasses.replace(
         machines()["tiny"], block_in=16, block_out=16, folds=4, extensions=("post", "fold"),

@@ -26,7 +26,9 @@ CONFIGS = [load_config("tiny"), replace(load_config("tiny"), name="pairs", batch
 
 
 def call(declaration, arrays, times=1, pad=None):
-    """The arrays after `times` calls of an intrinsic; the first call overwrites the sums, later calls accumulate."""
+    """The `arrays` (operands by name) after `times` calls of the intrinsic `declaration`, with the attribute `pad`; the
+    first call overwrites the sums, later calls accumulate.
+    """
     verify_declaration(declaration)
     step = Var("step")
     use = Intrinsic(

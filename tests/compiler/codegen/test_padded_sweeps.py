@@ -33,7 +33,9 @@ MACHINES = {
 def layer(
     channels: int, plane: tuple[int, int], kernel: int = 3, stride: int = 1, dilation: int = 1
 ) -> Graph:
-    """A depthwise convolution with SAME-like pads and square kernel, on one image."""
+    """A depthwise convolution of one image of `plane` (rows, columns), with a square kernel and, on each side, pads of
+    half the dilated kernel.
+    """
     b, pad = builder(3), kernel // 2 * dilation
     return fuse(
         b.graph(

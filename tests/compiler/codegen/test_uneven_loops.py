@@ -35,7 +35,9 @@ POST = Post(zero_point=0)
 
 
 def check(config: Config, program: Program, s: Schedule, scale: float) -> None:
-    """Asserts that the accelerator computes with schedule `s` what `program` says."""
+    """Asserts that the accelerator computes with schedule `s` what the interpreter computes with `program`, on random
+    int8 inputs; `scale`: factor of the requantization.
+    """
     rng = np.random.default_rng(3)
     arrays = {p.name: rng.integers(-128, 128, p.shape, dtype=np.int8) for p in program.parameters[:-2]}
     blocks = next(p for p in program.parameters if p.name == "P").shape[0]
@@ -79,7 +81,9 @@ def test_fused_loops_around_vectors_and_stores(fused: list[tuple[str, str]], imm
 
 @pytest.mark.parametrize("immediate", [None, -7])
 def test_a_split_of_a_fused_loop(immediate: int | None) -> None:
-    """Both loops of the split change the steps of the other one."""
+    """Three loops are fused and the result is split by 6, so that addresses move by constant steps along neither of the
+    two loops. `immediate`: constant operand; None: the operand is a tensor.
+    """
     program = rows_combined(TINY, AluOpcode.ADD, immediate, POST)
     s = vectors(TINY, program, AluOpcode.ADD, immediate, POST)
     s.split(s.fuse(s.fuse("v.o", "v.y"), "v.x"), 6)
@@ -89,7 +93,9 @@ def test_a_split_of_a_fused_loop(immediate: int | None) -> None:
 @pytest.mark.parametrize("batch", [1, 2])
 @pytest.mark.parametrize("depth", [None, 2, 3, 4, 6])
 def test_fused_loops_around_products(batch: int, depth: int | None) -> None:
-    """`depth`: factor by which the fused loop is split again."""
+    """The accelerator computes a convolution right if its loops over rows and columns are fused around GEMM. `depth`:
+    factor by which the fused loop is split again; None: not split.
+    """
     config = replace(load_config("tiny"), name=f"batch {batch}", batch=batch)
     window = Window(kernel=(2, 2), strides=(1, 1), pads=(0, 0, 0, 0))
     sizes = Convolution(batch=1, channels=6, height=5, width=4, filters=9, window=window)

@@ -310,7 +310,9 @@ def test_pairs_of_int8_values_are_rounded_as_by_litert(kind: str) -> None:
 @pytest.mark.parametrize("half", [False, True])
 @pytest.mark.parametrize("dtype", [np.int8, np.uint8])
 def test_doubled_images_are_rounded_as_by_litert(dtype: type, half: bool) -> None:
-    """RESIZE_BILINEAR to twice the size has many results at half a step: they equal the reference kernel's."""
+    """RESIZE_BILINEAR to twice the size has many results at half a step: they equal those of LiteRT's reference kernel.
+    `half`: the operator's option half_pixel_centers.
+    """
     model = make.resized(dtype.__name__, "RESIZE_BILINEAR", (10, 12), half=half)
     inputs = samples(model)
     theirs = litert(model.content(), inputs, reference=True)

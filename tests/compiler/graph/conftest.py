@@ -129,8 +129,8 @@ class NetworkBuilder:
 
 
 def quantize_network(model: Network, form: str, folder: Path) -> bytes:
-    """The bytes of a float model after ONNX Runtime's static quantization. Weights have 7 bits on processors where ONNX
-    Runtime's kernels would saturate with 8.
+    """The bytes of a float model after ONNX Runtime's static quantization with the options `FORMS[form]`, through a
+    file in `folder`. Weights have 7 bits on processors where ONNX Runtime's kernels would saturate with 8.
     """
     options = {"activation_type": QuantType.QUInt8, "weight_type": QuantType.QInt8, **FORMS[form]}
     options["reduce_range"] = options.get("reduce_range", False) or kernels_saturate()
@@ -142,8 +142,8 @@ def quantize_network(model: Network, form: str, folder: Path) -> bytes:
 def runtime_tensors(
     data: bytes, names: list[str], feed: dict[str, np.ndarray], optimized: bool
 ) -> list[np.ndarray]:
-    """The values that ONNX Runtime computes for the tensors `names`, which may be intermediate ones; `optimized`: with
-    graph optimization.
+    """The values that ONNX Runtime computes for the tensors `names` of the model `data`, which may be intermediate
+    ones; `optimized`: with graph optimization.
     """
     model = onnx.load_from_string(data)
     present = {output.name for output in model.graph.output}
@@ -175,7 +175,8 @@ def assert_fusion_exact(graph: Graph, feed: dict[str, np.ndarray]) -> dict[str, 
 
 def layer_differences(data: bytes, feed: dict[str, np.ndarray], optimized: bool) -> dict[str, int]:
     """The largest difference of each node's output from ONNX Runtime's, in quantization steps, by node of the unfused
-    graph. Each node is evaluated on the integers that ONNX Runtime computed for its inputs.
+    graph. Each node is evaluated on the integers that ONNX Runtime computed for its inputs, with graph optimization if
+    `optimized`.
     """
     graph = import_model(data)
     produced = onnx_names(data) | {entry.name for entry in graph.inputs}

@@ -64,7 +64,9 @@ def test_a_split_that_promises_other_outputs() -> None:
 
 
 def test_an_attribute_of_split_on_another_operator_is_named() -> None:
-    """Only Split and Einsum are read before inference: `num_outputs` of any other operator may be a text."""
+    """The error for a Relu with `num_outputs`, an attribute of Split that is read before inference, names node and
+    attribute, also if the value is a text and no number.
+    """
     node = helper.make_node("Relu", ["x"], ["y"], name="act", num_outputs="NOTSET")
     x, y = (helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, [2, 3]) for name in "xy")
     model = helper.make_model(

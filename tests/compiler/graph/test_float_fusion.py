@@ -273,6 +273,7 @@ def test_an_operand_that_a_kernel_cannot_broadcast_stays_outside() -> None:
 def test_two_shapes_draw_an_operator_to_one_side(views, swapped) -> None:
     """The sum could be fused with either of the two operators before it, which have different shapes: each argument of
     the sum can be viewed in the shape of the other. The rewrite must not alternate between the two shapes for ever.
+    `views`: how many of the arguments are views; `swapped`: the arguments are exchanged.
     """
     net = FloatNetwork(1, 4, 6, 6)
 

@@ -27,8 +27,8 @@ from vdla.compiler.runtime.network_object import emit_network
 
 
 def branches(*filters: int, batch: int = 1, axis: int = 1) -> FloatNetwork:
-    """A network of convolutions of one input, with the given numbers of filters, whose results are concatenated and
-    convolved again.
+    """A network of convolutions of one input, with the given numbers of filters, whose results are concatenated along
+    `axis` and convolved again.
     """
     net = FloatNetwork(batch, 3, 6, 5)
     made = []

@@ -216,8 +216,9 @@ def built(
     **attributes: Any,
 ) -> bytes:
     """The bytes of a model of one node. An element of `inputs` is either the shape of a float32 input, or a pair of an
-    input's type and shape, or an array, which becomes a constant. `outside`: shape of an input of the model named
-    "outside", which the subgraphs of the node may read. `result`: shape of the outputs.
+    input's type and shape, or an array, which becomes a constant, or None for an input that is left out. `outputs`:
+    number of outputs; `result`: their shape; `outside`: shape of an input of the model named "outside", which the
+    subgraphs of the node may read.
     """
     names: list[str] = []
     given: list[onnx.ValueInfoProto] = []
@@ -280,7 +281,7 @@ def bodies() -> Iterator[bytes]:
 
 
 def of_function(place: str) -> Iterator[str]:
-    """Operators for which a row of the table names the function at `place`."""
+    """Names of the operators for which a row of the table names the function at `place` (a text as in `Located`)."""
     return (name for name, rows in FIRST.items() if any(row.function == Located(place) for row in rows))
 
 
@@ -443,8 +444,8 @@ def rounded(net: FloatNetwork, dtype: Any = np.uint8) -> FloatNetwork:
 def between(
     operator: str, *others: Any, shape: tuple[int, ...] = (1, 4, 6, 6), opset: int = 21, **attributes: Any
 ) -> bytes:
-    """The bytes of a model of one node whose input and output are quantized (QDQ); `others`: the node's constant
-    inputs.
+    """The bytes of a model of one node whose input, of the given `shape`, and output are quantized (QDQ). `others`: the
+    node's constant inputs (None: left out); the weights of a Conv, ConvTranspose or Gemm are stored as int8.
     """
     net = rounded(FloatNetwork(*shape, opset=opset))
     data, names = net.last, ["" if other is None else net.constant(other) for other in others]

@@ -40,8 +40,9 @@ def mean_model(
     dtype: str = "uint8",
     **attributes: Any,
 ) -> onnx.ModelProto:
-    """A model of a quantized input, reshaped to `view`, its ReduceMean over `axes`, reshaped to `after` and quantized;
-    then, if `dense` is not 0, a Gemm with `dense` outputs.
+    """A model of a quantized input, reshaped to `view`, its ReduceMean over `axes` (an input of the node or, without
+    `as_input`, an attribute, as in opset 13), reshaped to `after` and quantized; then, if `dense` is not 0, a Gemm with
+    `dense` outputs. A reshape to None is left out. `dtype`: type of the quantized tensors.
     """
     zero = np.dtype(dtype).type(7)
     arrays: dict[str, np.ndarray] = {"s": np.asarray(STEP), "z": np.asarray(zero)}

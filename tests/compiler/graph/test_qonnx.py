@@ -63,7 +63,7 @@ def network() -> tuple[onnx.ModelProto, np.ndarray]:
 
 
 def expected(arrays: dict[str, np.ndarray], x: np.ndarray) -> np.ndarray:
-    """The network's output by QONNX's formula, in float64."""
+    """The network's output for the input `x` by QONNX's formula, in float64; `arrays`: its constants by name."""
 
     def grid(values: np.ndarray, name: str, low: int, high: int) -> np.ndarray:
         scale = arrays[f"{name}.s"].astype(np.float64)

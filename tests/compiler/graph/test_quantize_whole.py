@@ -383,8 +383,8 @@ def rare(name: str) -> onnx.ModelProto:
 
 @pytest.mark.parametrize("name", RARE)
 def test_what_follows_a_rare_operator_computes_on_integers(name: str) -> None:
-    """Regression: a resized or reduced tensor stayed float, and so did all operators that read it; such models were
-    refused by the accelerator's importer.
+    """A model with one of the operators of `RARE` becomes one program of the accelerator. Regression: a resized or
+    reduced tensor stayed float, and so did all operators that read it; the accelerator's importer refused the model.
     """
     model = rare(name)
     check_whole(model, quantized(model), steps=2)
@@ -501,3 +501,48 @@ def test_a_sum_divided_by_its_number_of_terms_is_a_mean(opset: int, terms: int, 
     made = assemble(network.header, network.nodes, constant_protos(network.constants))
     (y,) = runtime(made.SerializeToString(), x).values()
     assert np.allclose(y, x["x"].sum((1, 2)) / terms, atol=1e-5)
+
+
+@pytest.mark.parametrize("affine", [True, False])
+@pytest.mark.parametrize("centred", [True, False])
+def test_a_normalization_of_single_nodes_is_rounded_once(centred: bool, affine: bool) -> None:
+    """LayerNormalization and RMSNormalization as exporters write them before opset 17, between two dense layers: only
+    the normalization's input and result are quantized, and it is a node of the accelerator.
+    """
+    rng = np.random.default_rng(9)
+    constants = {
+        "w": rng.normal(0, 0.2, (32, 32)).astype(np.float32),
+        "v": rng.normal(0, 0.2, (32, 32)).astype(np.float32),
+        "gain": rng.uniform(0.5, 2.0, 32).astype(np.float32),
+        "offset": rng.normal(0, 1.0, 32).astype(np.float32),
+        "two": np.float32(2),
+        "epsilon": np.float32(1e-5),
+    }
+    rows, normal = "x", "scaled"
+    nodes = [helper.make_node("MatMul", ["data", "w"], ["x"], "first")]
+    if centred:
+        rows = "y"
+        nodes += [
+            helper.make_node("ReduceMean", ["x"], ["mean"], "mean", axes=[-1]),
+            helper.make_node("Sub", ["x", "mean"], ["y"], "centre"),
+        ]
+    nodes += [
+        helper.make_node("Pow", [rows, "two"], ["square"], "square"),
+        helper.make_node("ReduceMean", ["square"], ["variance"], "variance", axes=[-1]),
+        helper.make_node("Add", ["variance", "epsilon"], ["positive"], "positive"),
+        helper.make_node("Sqrt", ["positive"], ["root"], "root"),
+        helper.make_node("Div", [rows, "root"], [normal], "divide"),
+    ]
+    if affine:
+        nodes += [
+            helper.make_node("Mul", [normal, "gain"], ["gained"], "gained"),
+            helper.make_node("Add", ["gained", "offset"], ["z"], "shifted"),
+        ]
+        normal = "z"
+    nodes.append(helper.make_node("MatMul", [normal, "v"], ["out"], "second"))
+    model = model_of(nodes, constants, {"data": (16, 32)}, "out", opset=13)
+    made = quantized(model)
+    check_whole(model, made)
+    assert sum(node.op_type == "QuantizeLinear" for node in made.proto.graph.node) == 4
+    compiled = compile_program(made.proto.SerializeToString(), vta_with())
+    assert len(compiled.graph.nodes) == 3

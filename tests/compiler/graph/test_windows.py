@@ -47,8 +47,8 @@ def ours(model, data):
 
 @st.composite
 def convolutions(draw, modes=("NOTSET", "NOTSET", "SAME_UPPER", "SAME_LOWER", "VALID"), groups=(1, 1, 2, 3)):
-    """Parameters of a random convolution whose window fits the input. Dilated windows have explicit pads, because ONNX
-    Runtime's auto_pad ignores dilations.
+    """Parameters of a random convolution whose window fits the input; its auto_pad is one of `modes`, its number of
+    groups one of `groups`. Dilated windows have explicit pads, because ONNX Runtime's auto_pad ignores dilations.
     """
     mode, group = draw(st.sampled_from(modes)), draw(st.sampled_from(groups))
     kernel = [draw(st.integers(1, 4)) for _ in range(2)]

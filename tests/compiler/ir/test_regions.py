@@ -115,8 +115,9 @@ def test_operand_access() -> None:
     st.sampled_from(["plain", "floor", "modulo", "tail", "min"]),
 )
 def test_bounds_hold_every_index(factors: list[int], n: int, m: int, k: int, shape: str) -> None:
-    """The box over all y < m and kh (whose loop may have a shorter last part) contains all indices, for every value of
-    the outer variable x.
+    """`expr_bounds` of an index in x, y and kh: for every value of the outer variable x below n, the bounds contain the
+    index for all y < m and kh < k (fewer kh for the shape "tail"). `factors`: those of x, y and kh; `shape`: the form
+    of the index, "plain" for the plain sum, whose bounds are exact.
     """
     expr: Expr = factors[0] * X + factors[1] * Y + factors[2] * KH
     expr = {"floor": expr // k, "modulo": expr % k, "min": minimum(expr, X + k)}.get(shape, expr)

@@ -22,7 +22,9 @@ def parameters(*extents, dtype=DType.FLOAT32):
 
 
 def sums(*extents, dtype=DType.FLOAT32, op="add", first=None, kind="serial"):
-    """A program of Y[lane] += X[k0, k1, ..., lane], with loops of the given extents around a loop over four lanes."""
+    """A program of Y[lane] += X[k0, k1, ..., lane] (or another `op`), with loops of the given extents and `kind` around
+    a loop over four lanes; `first`: condition under which the sum begins anew.
+    """
     x, y = parameters(*extents, dtype=dtype)
     around = [Var(f"k{d}") for d in range(len(extents))]
     add = Reduce(name="add", op=op, buffer=y, indices=(LANE,), value=x[(*around, LANE)], first=first)

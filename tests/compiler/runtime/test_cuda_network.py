@@ -49,7 +49,7 @@ def parameters(*names: str) -> tuple[ParameterArgument, ...]:
 
 def code(constant: np.ndarray = W, arch: str = "sm_90") -> CudaNetworkCode:
     """The code of a network with two kernels: y = x * w in one launch, and z = y + 0 + 1 + 2 in three launches through
-    the workspace.
+    the workspace. `constant`: the value of w.
     """
     scale = CudaModule(
         source="scale",

@@ -18,7 +18,9 @@ TABLE = np.arange(20, dtype=np.float32).reshape(10, 2)
 
 
 def embedding(dtype: type, *, reshaped: bool = False, rows: int = 10) -> bytes:
-    """The bytes of a model that looks up ids [2, 3] in a table of `rows` rows."""
+    """The bytes of a model that looks up ids [2, 3] of type `dtype` in a table of `rows` rows; with `reshaped`, the ids
+    are first reshaped to [6].
+    """
     nodes = [helper.make_node("Reshape", ["ids", "flat"], ["more"])] if reshaped else []
     nodes.append(helper.make_node("Gather", ["table", "more" if reshaped else "ids"], ["y"], "embedding"))
     graph = helper.make_graph(

@@ -36,7 +36,7 @@ def same(program: Program, s: Schedule) -> None:
 
 def two(value, consumer, *between, made=nest, out=Y) -> Program:
     """A program of three parts: a producer that sets S[i, j] = `value`, the statements `between`, and the statement
-    `consumer`, which reads S. `out`: the output buffer.
+    `consumer`, which reads S. `made` puts loops around the producer's statement; `out`: the output buffer.
     """
     producer = nest([(ROW, 10), (J, 8)], Assign(name="make", buffer=S, indices=(ROW, J), value=value))
     body = Alloc(buffer=S, body=seq(producer, *between, consumer))

@@ -68,7 +68,7 @@ def check(program, rng, build, poison=True):
     scheduled program.
 
     Asserts that the program verifies after every step, and computes the same after the last step and after a third of
-    the others (in campaigns after all).
+    the others (in campaigns after all). `poison`: whether the interpreter reports reads of undefined memory.
     """
     arrays = {
         p.name: rng.integers(-128, 128, p.shape, dtype=np.int8) for p in program.parameters if p.name != "Y"

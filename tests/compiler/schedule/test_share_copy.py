@@ -112,7 +112,9 @@ def test_copies_into_several_buffers_are_pipelined_together() -> None:
 
 
 def test_a_box_of_adjacent_elements() -> None:
-    """After a split of a dimension, the copied box covers only the inner loop; the outer loop moves from box to box."""
+    """After a split of a dimension, the box that `box_copy` makes covers only the inner loop; the outer loop moves from
+    box to box. The results stay the same.
+    """
     s = Schedule(sums())
     _elements(s, (0, 1))
     s.split("A.inp.1", 4)

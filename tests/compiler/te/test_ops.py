@@ -77,7 +77,9 @@ def windows(data, window, pad_value, stride=None, pads=None):
 
 
 def finish(total, bias, scale, post, operand):
-    """The results of the accelerator's store pipeline for int64 sums [N, C, H, W]: bias, requantization and `post`."""
+    """The results of the accelerator's store pipeline for int64 sums `total` [N, C, H, W]: `bias` and requantization
+    by `scale`, both by channel, and `post`, which may combine the result with `operand`.
+    """
     total = (total + bias[None, :, None, None]).astype(np.int32)
     q = arithmetic.requantize(total, scale[None, :, None, None], post.zero_point, post.low, post.high)
     c = post.combination

@@ -42,9 +42,9 @@ MACHINE = replace(
 
 @dataclass(frozen=True, kw_only=True)
 class Sizes:
-    """Sizes of an attention layer: number of heads in each of `images`, rows of queries, keys, depth of queries, width
-    of values. `shared`: number of heads that share keys and values; `looked_up`: the scores pass a look-up table;
-    `masked`: the scores have a mask.
+    """Sizes of an attention layer: `heads` in each of `images` images, numbers of queries (`rows`) and of `keys` of a
+    head, `depth` of a query, `width` of a value. `shared`: number of heads that share keys and values; `looked_up`: the
+    scores pass a look-up table; `masked`: the scores have a mask.
     """
 
     heads: int = 2

@@ -25,7 +25,9 @@ DIRECTIONS = {"forward": ("forward",), "reverse": ("reverse",), "bidirectional":
 
 
 def layer(steps, batch, inputs, hidden, direction):
-    """Random inputs of ONNX's LSTM, and ONNX Runtime's outputs for them."""
+    """Random inputs of ONNX's LSTM by name, and ONNX Runtime's outputs for them (Y, last state, last cell). `inputs`:
+    numbers in a step's input; `hidden`: numbers in a state.
+    """
     rng = np.random.default_rng(0)
     d = len(DIRECTIONS[direction])
     shapes = {

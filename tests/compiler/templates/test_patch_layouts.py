@@ -27,7 +27,9 @@ from ..right_programs import assert_right
 
 
 def array(block_in: int, block_out: int, batch: int = 1, vectors: int = 2048) -> Config:
-    """A machine (accelerator configuration) whose scratchpads grow with its array."""
+    """A machine (accelerator configuration) with an array of `block_in` x `block_out`, whose scratchpads grow with it;
+    `vectors`: number of input vectors that the input scratchpad holds.
+    """
     return Config(
         name=f"{block_in}x{block_out}",
         batch=batch,
@@ -52,8 +54,8 @@ def first_layer(
     pad: int,
     pooled: bool = False,
 ) -> Graph:
-    """A network of one convolution on an input of `size` (channels, height, width); with `pooled`, a 3x3 max-pool
-    follows.
+    """A network of one convolution with a square kernel on inputs of `size` (channels, height, width), with `pad`
+    elements on each side; with `pooled`, a 3x3 max-pool follows.
     """
     b = builder(3)
     tensor = b.convolution(
@@ -65,7 +67,9 @@ def first_layer(
 
 
 def workload(size: int, channels: int, kernel: int, stride: int, pad: int, filters: int = 64) -> Workload:
-    """The workload of a convolution with patches on a square image."""
+    """The workload of a convolution with patches on a square image of `size` x `size`, with a square kernel and `pad`
+    elements on each side.
+    """
     return Workload(
         template="patch_conv2d",
         batch=1,
@@ -132,7 +136,9 @@ def test_images_share_the_ring_of_patches():
 
 
 def test_what_a_layout_takes():
-    """The 7x7 window of ResNet on 64 lanes becomes three patches of three rows, each row in one vector."""
+    """Sizes of four layouts of ResNet's 7x7 window. In the second, on 64 lanes, an output reads three patches of three
+    rows, each row in one vector.
+    """
     window = Window(kernel=(7, 7), strides=(2, 2))
     whole = PatchLayout.of(window, 3, 64)
     assert (whole.products, whole.vectors, whole.rows, whole.steps, whole.reach) == (3, 3, 7, 9, 0)

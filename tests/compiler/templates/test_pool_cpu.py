@@ -25,7 +25,9 @@ SCHEDULE = scheduled
 
 
 def reference(x, kind, *, ceil_mode=0, include=0, **attributes):
-    """ONNX Runtime's pool of x [N, C, H, W]; ONNX's reference implementation is wrong for partial windows."""
+    """ONNX Runtime's pool of x [N, C, H, W], a max-pool if `kind` is "max", else an average pool. (ONNX's reference
+    implementation is wrong for partial windows.)
+    """
     attributes["ceil_mode"] = ceil_mode
     if kind == "average":
         attributes["count_include_pad"] = include

@@ -80,7 +80,8 @@ def layer(
     lengths: list[int] | None = None,
     **attributes: Any,
 ) -> tuple[bytes, dict[str, np.ndarray]]:
-    """The bytes of a model of one recurrent layer, and its inputs. `parts`: its optional inputs (biases "B", initial
+    """The bytes of a model of one recurrent layer of operator `kind`, and arrays for the model's inputs. `inputs`:
+    numbers in a step's input; `hidden`: numbers in a state; `parts`: the layer's optional inputs (biases "B", initial
     state "H"); `lengths`: lengths of the sequences.
     """
     rng = np.random.default_rng(steps * 1000 + hidden)
@@ -169,7 +170,9 @@ def test_full_lengths_are_no_variant(direction):
 @pytest.mark.parametrize("direction", ["forward", "reverse"])
 @pytest.mark.parametrize("case", [{}, {"clip": 0.4}], ids=str)
 def test_one_direction_uses_the_first_of_two_activations(direction: str, case: dict[str, Any]) -> None:
-    """ONNX's default of the attribute is (Tanh, Tanh), also for one direction."""
+    """An RNN of one direction with two activations uses the first one: ONNX's default of the attribute has two, (Tanh,
+    Tanh), also for one direction.
+    """
     model, feeds = layer("RNN", direction=direction, activations=["Relu", "Tanh"], **case)
     matches_the_runtime(model, feeds, kernel=None if case else "RecurrentSteps")
 

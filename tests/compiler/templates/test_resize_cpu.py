@@ -19,7 +19,9 @@ from vdla.compiler.templates.cpu.lowered import scheduled
 
 
 def reference(x, sizes, mode, coordinates, rounding):
-    """ONNX Runtime's Resize of x [N, C, H, W] to the plane `sizes`."""
+    """ONNX Runtime's Resize of x [N, C, H, W] to the plane `sizes`; `mode`, `coordinates` and, for the mode "nearest",
+    `rounding` are the node's attributes.
+    """
     attributes = {"mode": mode, "coordinate_transformation_mode": coordinates}
     if mode == "nearest":
         attributes["nearest_mode"] = rounding

@@ -31,7 +31,9 @@ ROWS = replace(TINY, extensions=(*TINY.extensions, "table", "rows"), row_entries
 
 
 def model(op: str, shape: tuple[int, ...], *, stored: bool = False, axis: int) -> bytes:
-    """The bytes of a model of one quantized node; its input is float or, with `stored`, integers."""
+    """The bytes of a model of a quantized node, the softmax or normalization `op` of a tensor of `shape` along `axis`;
+    the model's input is float or, with `stored`, integers.
+    """
     rng = np.random.default_rng(0)
     softmax, channels = op == "Softmax", shape[1]
     values = {

@@ -190,8 +190,8 @@ def _instructions(task: AcceleratorTask, values: Mapping[str, int]) -> int:
 
 
 def test_transfers_of_boxes():
-    """Complete rows of a box are loaded in one transfer; rows that are cut, or partly outside, need one
-    transfer each.
+    """A box of complete rows is loaded in one transfer, a box of rows that are cut in one transfer for each block. A
+    box with fewer columns than the buffer (`ragged`: share of these boxes) needs one transfer for each row.
     """
 
     def box(blocks: int, rows: int, columns: int, ragged: float = 0.0) -> float:
@@ -230,8 +230,8 @@ def test_transfers_of_boxes():
     ids=["C1", "C3", "C12", "D9"],
 )
 def test_the_papers_layers_have_large_spaces(workload):
-    """The number of distinct legal programs is estimated from uniform draws, as their share of the drawn points times
-    the size of the space.
+    """Each space has more than 100,000 distinct legal programs. Their number is estimated from uniform draws, as their
+    share of the drawn points times the size of the space.
     """
     space = space_of(VTA, workload)
     drawn = space.draw(np.random.default_rng(3), 200_000)
@@ -339,7 +339,9 @@ def test_measured_points_of_every_template():
 
 
 def test_with_separate_data_channels_reads_and_writes_overlap():
-    """A layer that the bus limits takes fewer cycles than reads and writes have beats together, and the model knows."""
+    """With separate data channels, a layer that the bus limits takes fewer cycles than its lower bound with a shared
+    channel, and the cost model's estimate is within 10%.
+    """
     separate = replace(VTA, memory=replace(VTA.memory, data_channels="separate"))
     workload = layer("depthwise_conv2d", 64, 40, 64, 3, 1)
     shared, apart = AcceleratorTask.of(VTA, workload), AcceleratorTask.of(separate, workload)
@@ -352,8 +354,8 @@ def test_with_separate_data_channels_reads_and_writes_overlap():
 
 
 def test_every_way_to_gather_patches_for_a_rolling_pool():
-    """The space is small, so all of its points are checked: outputs are right, cycles are not below the bound, and the
-    default is one of the points.
+    """Cycles of every fifth point of the space, if it is legal, are not below its bound, and some of these points give
+    right outputs. The knobs of the default give the same cycles as no knobs.
     """
     workload = Workload(
         template="patch_conv2d_pool",

@@ -12,8 +12,8 @@ from vdla.compiler.templates.vdla.template import TEMPLATES, template_named
 
 
 def made_up(candidates, *, most: int = 20) -> Space:
-    """A space of rows (1 to 8) and copies (1 to 4) whose estimated cost falls with both; their product is at most
-    `most`.
+    """A space of rows (1 to 8) and copies (1 to 4) whose estimated cost falls with both. Their product is at most
+    `most` in a legal point, and at most 4 within the limits of searches. `candidates`: the space's field of that name.
     """
 
     def cost(points: Columns) -> CostEstimates:

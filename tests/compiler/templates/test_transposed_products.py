@@ -34,8 +34,9 @@ def turned(
     other_reader: bool = False,
     filters: int = 12,
 ) -> tuple[Graph, str]:
-    """A graph of a 1x1 convolution and an exchange of channels and positions, and the name of the convolution's output.
-    `looked_up`: a look-up table is between the two; `other_reader`: the convolution's result is an output as well.
+    """A graph of a 1x1 convolution with `filters` filters, and an exchange of channels and positions; also the name of
+    the convolution's output. `looked_up`: a look-up table is between the two; `other_reader`: the convolution's result
+    is an output as well.
     """
     b = builder(3)
     source = b.input(images, 10, positions, 1)

@@ -122,7 +122,9 @@ def test_other_convolutions_have_no_tiles() -> None:
 
 
 def graph_of(net: FloatNetwork, m: int | None, lanes: int = 16) -> Graph:
-    """The graph of a network, with Winograd tiles of m x m outputs wherever possible."""
+    """The graph of a network after all passes, with Winograd tiles of m x m outputs wherever possible (None: nowhere);
+    `lanes`: float32 elements of a vector.
+    """
     passes = graph_passes(lanes, join=True, tiling=lambda sizes, block: m)
     return run_graph_passes(import_float_model(net.model()), passes)
 

@@ -62,8 +62,9 @@ def jobs(strategy: str, known: list[Record], first: bool) -> list[Job]:
 
 
 def run(known: list[Record], trials: int, stop: int | None = None, **plan) -> tuple[list[Record], list]:
-    """Tunes made-up tasks, interrupted after `stop` records; returns the written records, and the points and costs of
-    each task.
+    """Tunes made-up tasks, interrupted after `stop` records (None: not); returns the written records, and the points
+    and costs of each task. `known`: records of earlier trials; `plan`: fields of `Plan` other than defaults, and
+    `first`, an argument of `jobs`.
     """
     written: list[Record] = []
 

@@ -43,7 +43,9 @@ class Case:
         return lower(prepare(program, target), target)
 
     def expected(self, arrays: Mapping[str, np.ndarray]) -> Mapping[str, np.ndarray]:
-        """The right outputs of the program: from the interpreter or, for tensor expressions, from compiled CPU code."""
+        """The right outputs of `program` for the inputs `arrays`, by name: from the interpreter or, if the case has a
+        schedule, from CPU code compiled from the unscheduled program.
+        """
         if self.schedule is None:
             return interpret(self.program, arrays, functions=FUNCTIONS)
         outputs = outputs_of(self.program)
@@ -66,8 +68,8 @@ def random_values(parameter: Buffer, rng: np.random.Generator) -> np.ndarray:
 
 
 def agree(cases: Sequence[Case], target: GpuTarget, *, orders: int = 3) -> None:
-    """Asserts for every case that its CUDA C++ computes the right outputs for random inputs. Each kernel runs with
-    `orders` different orders of its threads.
+    """Asserts for every case that its CUDA C++ for `target`, run on the CPU, computes the outputs of `Case.expected`
+    for random inputs, within TOLERANCES. Each kernel runs with `orders` different orders of its threads.
     """
     rng = np.random.default_rng(1)
     given, modules = [], []

@@ -30,7 +30,9 @@ class AsmOperand:
 
 
 def translate(line: int, template: str, operands: Sequence[AsmOperand]) -> str:
-    """A block of C++ with the effect of an asm statement. Raises UnknownText for an instruction without a model."""
+    """A block of C++ with the effect of an asm statement: its `template`, in which %0, %1 ... stand for `operands`.
+    `line`: the statement's line, for messages. Raises UnknownText for an instruction without a model.
+    """
     before, after, names = [], [], []
     for number, operand in enumerate(operands):
         name = f"ptx_{number}"
@@ -148,11 +150,11 @@ class _Use:
         return _register(self.operands[index])
 
     def values(self, index: int) -> str:
-        """The registers of a vector operand (or a single register) as the items of a braced C++ list."""
+        """The registers of operand `index`, a vector (or a single register), as the items of a braced C++ list."""
         return ", ".join(map(_register, _split(self.operands[index].strip("{} "))))
 
     def places(self, index: int) -> str:
-        """The addresses of the registers of a vector operand, as the items of a braced C++ list, for results."""
+        """The addresses of the registers of the vector operand `index`, as items of a braced C++ list, for results."""
         return ", ".join("&" + _register(r) for r in _split(self.operands[index].strip("{} ")))
 
     def address(self, index: int) -> str:

@@ -54,7 +54,9 @@ def run_source(
     orders: int = 3,
     seconds: int = 60,
 ) -> dict[str, np.ndarray]:
-    """All arrays after the launches of one CUDA C++ text; arguments and errors are those of `run_jobs`."""
+    """All arrays, by name, after the `launches` of the CUDA C++ text `source`, one after the other, on copies of
+    `arrays`. `orders`, `seconds` and the errors are those of `run_jobs`.
+    """
     job = Job(source=source, launches=launches, arrays=arrays)
     return run_jobs([job], orders=orders, seconds=seconds)[0]
 
@@ -133,8 +135,8 @@ def _compile(arguments: Sequence[str | Path], text: str = "") -> None:
 
 
 def _message(errors: str, sources: Sequence[str]) -> str:
-    """The relevant lines of the program's standard error: our own messages, or the sanitizer's with the kernel's source
-    lines.
+    """The relevant lines of the program's standard error `errors`: the models' own messages, or the sanitizer's with
+    the lines of the kernel's text. `sources`: the text of each job.
     """
     reports = r"ERROR: AddressSanitizer: (.*)|(\S+: runtime error: .*)|^((?:READ|WRITE) of size \d+)"
     kept: list[str] = []

@@ -30,8 +30,8 @@ _WORKSPACE = "(workspace)"
 def run_modules(
     modules: Sequence[tuple[CudaModule, Arrays]], *, orders: int = 3, seconds: int = 60
 ) -> list[dict[str, np.ndarray]]:
-    """The outputs of each module, by name. The arrays must include the inputs; missing arrays begin with all bytes
-    0xFF.
+    """The outputs of each module, by name. Its arrays must include the inputs; missing arrays begin with all bytes
+    0xFF. `orders`, `seconds`: as for `run_jobs`.
     """
     results = run_jobs([job_of(m, arrays) for m, arrays in modules], orders=orders, seconds=seconds)
     return [
@@ -97,6 +97,8 @@ def tensor_of(place: Place, tensor: TensorMap) -> Tensor:
 def run_programs(
     programs: Sequence[tuple[Program, Arrays]], target: GpuTarget, *, orders: int = 3
 ) -> list[dict[str, np.ndarray]]:
-    """The outputs of scheduled GPU programs, after checks, code generation and a run on the CPU."""
+    """The outputs of scheduled GPU programs, by name, after checks, code generation for `target` and a run on the CPU
+    with `orders` different orders of threads.
+    """
     modules = [(lower(prepare(program, target), target), arrays) for program, arrays in programs]
     return run_modules(modules, orders=orders)

@@ -75,7 +75,7 @@ def _tokens(code: str, at: int) -> Iterator[tuple[int, str]]:
 
 
 def _closing(code: str, opening: int) -> int:
-    """Position of the bracket that closes the bracket at position `opening`."""
+    """Position in `code` of the bracket that closes the one at position `opening`. Raises UnknownText without one."""
     depth = 0
     for at, token in _tokens(code, opening):
         depth += (token in "([{") - (token in ")]}")

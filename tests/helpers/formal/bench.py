@@ -53,7 +53,9 @@ class Bench:
         self._covers: list[tuple[str, Value]] = []
 
     def add(self, name: str, component: Component) -> Component:
-        """Adds a component to be proven; its inputs that `m` does not drive are free. Returns the component."""
+        """Adds a component to be proven, as submodule `name` of `m`; its inputs that `m` does not drive are free.
+        Returns the component.
+        """
         with _watch() as signals:
             fragment = Fragment.get(component, None)
         self.m.submodules[name] = fragment
@@ -67,7 +69,7 @@ class Bench:
 
     def inside(self, name: str, path: str) -> Signal:
         """The internal signal at `path` in the component added as `name`: names of submodules and the variable's name
-        in the source, joined by dots.
+        in the source, joined by dots. Raises KeyError if there is none.
 
         `variable@method` if several methods of a class have different signals with the variable's name.
         """
@@ -86,8 +88,8 @@ class Bench:
         return next(origin for origin in fragment.origins or () if isinstance(origin, wiring.Component))
 
     def peek(self, name: str, path: str, address: Value) -> Signal:
-        """The word at `address` of the memory at `path` in the component added as `name`, read by a port that the bench
-        adds.
+        """The word at `address` of the memory at `path` (names of submodules, joined by dots) in the component added as
+        `name`, read without delay by a port that the bench adds. Raises KeyError if `path` is no memory.
         """
         fragment = self._fragments[name]
         for part in path.split("."):
@@ -101,7 +103,9 @@ class Bench:
         return word
 
     def fifo(self, name: str, path: str, *, depth: int) -> Queue:
-        """The SyncFIFO at `path` in the component added as `name`. Adds an invariant on its level and pointers."""
+        """The SyncFIFO of `depth` words at `path` in the component added as `name`. Adds an invariant on its level and
+        pointers.
+        """
         level, produce, consume = (
             self.inside(name, f"{path}.{item}") for item in ("level", "produce", "consume")
         )
@@ -109,14 +113,14 @@ class Bench:
         return Queue(bench=self, name=name, path=path, depth=depth, level=level, consume=consume)
 
     def free(self, shape: object, name: str) -> Signal:
-        """A value that the solver chooses anew in each cycle."""
+        """A value of `shape`, named `name`, that the solver chooses anew in each cycle."""
         signal = Signal(shape, name=name)  # type: ignore[arg-type]
         if len(signal):
             self._ports.append(Value.cast(signal))
         return signal
 
     def constant(self, width: int, name: str) -> Signal:
-        """A value that the solver chooses once."""
+        """A value of `width` bits, named `name`, that the solver chooses once for all cycles."""
         signal = Signal(width, name=name)
         self.m.submodules[f"choose_{name}"] = Instance("$anyconst", p_WIDTH=width, o_Y=signal)
         return signal
@@ -154,7 +158,9 @@ class Bench:
             self._claims.append((f"{INVARIANT} {number}", value))
 
     def to_rtlil(self, *, only: str | None = None) -> str:
-        """The bench as RTLIL text with the module `top`. `only`: name of the single property to claim (None: all)."""
+        """The bench as RTLIL text with the module `top`, with all assumptions and covers. `only`: name of the single
+        claim, a property or invariant, to include (None: all).
+        """
         for value in self._assumed:
             self._state(Assume(value), "assumption")
         for name, value in self._claims:
@@ -200,11 +206,12 @@ class Tag:
 
 
 def tag(bench: Bench, *, enters: Value, data: Value, leaves: Value, level: Value) -> Tag:
-    """Follows one item through a queue with `level` items: `data` enters in a cycle with `enters`, `leaves` items leave
-    in a cycle.
+    """Returns logic that follows one item through a queue with `level` items: the item `data` enters in a cycle with
+    `enters`, and `leaves` items leave in a cycle.
 
-    When the followed item leaves (`inside`, and `ahead` is 0), the data that leave must equal `data`. As the solver may
-    choose any item, this proves that items leave in the order of entering, and that none is lost or duplicated.
+    The caller claims that when the followed item leaves (`inside`, and `ahead` is 0), the data that leave equal the
+    tag's `data`. As the solver may choose any item, this proves that items leave in the order of entering, and that
+    none is lost or duplicated.
     """
     m = bench.m
     choose = bench.free(1, "choose")

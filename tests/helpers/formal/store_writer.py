@@ -253,7 +253,9 @@ def _bench(config: Config, load: Load) -> Bench:
 
 
 def _legal(config: Config, burst: Value) -> Value:
-    """Whether a write burst consists of whole vectors, and its number of beats matches its bytes."""
+    """Whether a write burst consists of whole vectors, at least one, and its number of beats matches its bytes and is
+    not above the largest one.
+    """
     bits = config.out_bytes.bit_length() - 1
     return (
         (Cat(burst.address[:bits], burst.bytes[:bits]) == 0)

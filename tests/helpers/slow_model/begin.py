@@ -83,7 +83,9 @@ def condition(model: Model, instruction: Instruction, now: int) -> bool:
 
 
 def follows(model: Model, before: list[Instruction], instruction: Instruction, now: int) -> bool:
-    """Whether an instruction of the store unit may begin while the instructions `before` are in flight."""
+    """Whether an instruction of the store unit may begin in cycle `now` although the instructions `before`, of which
+    there is at least one, have not all ended.
+    """
     if sum(not i.ended(now) for i in before) >= STORES_IN_FLIGHT:
         return False
     loads = [i for i in before if i.name == "LOAD.PAR"]

@@ -31,7 +31,7 @@ class Burst:
         return self.moved[-1] if len(self.moved) == self.beats else None
 
     def has(self, byte: int, now: int) -> bool:
-        """Whether the word of byte address `byte` is in the FIFO in cycle `now`."""
+        """Whether the word of byte address `byte` has come into the FIFO, in or before cycle `now`."""
         beat = byte // self.bus - self.address // self.bus
         return len(self.moved) > beat and self.moved[beat] + FIFO_LATENCY <= now
 

@@ -45,8 +45,8 @@ def accept(model: Model, now: int) -> None:
 
 
 def cut_from(model: Model, store: Instruction) -> int:
-    """The cycle from which the memory port may divide the next store's data into bursts, if all bursts of earlier
-    stores are accepted.
+    """The cycle from which the store unit may divide the data of `store` into bursts. All bursts of earlier stores must
+    have been accepted.
     """
     if store.cut_from is None:
         assert store.begin is not None
@@ -86,13 +86,17 @@ def move(model: Model, now: int) -> None:
 
 
 def ready(bursts: list[Burst], served: int, now: int) -> Burst | None:
-    """The oldest burst of a direction that is not served yet, if it is ready."""
+    """The first of `bursts`, the bursts of one direction, that is not served yet, if it is ready in cycle `now`; else
+    None. `served`: how many bursts have been served.
+    """
     burst = bursts[served] if served < len(bursts) else None
     return burst if burst is not None and burst.ready is not None and burst.ready <= now else None
 
 
 def choose(model: Model, now: int) -> Transfer | None:
-    """The burst that the shared data channel transfers next."""
+    """Chooses the burst that the shared data channel transfers next, and counts it as served; None if no burst is ready
+    in cycle `now`.
+    """
     memory = model.config.memory
     read = ready(model.reads, model.served_reads, now)
     write = ready(model.writes, model.served_writes, now)
@@ -108,7 +112,9 @@ def choose(model: Model, now: int) -> Transfer | None:
 
 
 def transfer(model: Model, current: Transfer | None, now: int) -> Transfer | None:
-    """Moves a beat, or waits a cycle; returns the transfer unless this was its last beat."""
+    """Moves a beat of the transfer `current` in cycle `now`, or waits a cycle; returns the transfer as it then is, None
+    if this was its last beat or if there is none.
+    """
     if current is None:
         return None
     burst, wait = current

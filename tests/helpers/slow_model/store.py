@@ -71,7 +71,9 @@ def vector_positions(model: Model, instruction: Instruction) -> list[int]:
 
 
 def end_stores(model: Model) -> None:
-    """Ends the oldest instructions of the store unit whose completion is known, at most one in a cycle."""
+    """Ends instructions of the store unit, the oldest first, as far as the cycles of their completion are known; each
+    ends at least one cycle after the one before it.
+    """
     last_end = -1
     for instruction in model.units[Unit.STORE]:
         if instruction.end is None:

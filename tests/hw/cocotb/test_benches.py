@@ -46,7 +46,9 @@ def with_inputs(program: Program, seed: int) -> Program:
 
 
 def write_case(folder: Path, program: Program, name: str = "case") -> None:
-    """Writes the files that `cases.load_case` reads: the program and its simulated results."""
+    """Writes the files NAME.vdla, NAME.npz and NAME.json that `cases.load_case` reads into `folder`: the program and
+    its simulated results.
+    """
     simulated = simulate(program.config, program.instructions, program.image)
     assert simulated.memory is not None
     counters = {

@@ -61,8 +61,8 @@ def expected(
     """The sums of all lanes for one operation. `mode`: 0 GEMM, 1 DEPTHWISE, 2 TAPS; only TAPS uses more than the first
     of the `positions`.
 
-    `positions` is [position][vector][batch][block_in]; GEMM uses the vector `part`. `row`: the row of the weight tile
-    for the other modes.
+    `positions` is [position][vector][batch][block_in]; GEMM uses the vector `part` and all rows of the weight `tile`.
+    `row`: the row of the weight tile for the other modes. Returns the sums of a batch row after another, flat.
     """
     if mode == 0:
         return (positions[0, part] @ tile.T).reshape(-1)
@@ -78,9 +78,9 @@ def expected(
 def folded(
     vector: np.ndarray, tile: np.ndarray, shape: int, part: int, config: Config
 ) -> dict[int, np.ndarray]:
-    """The sums of a GEMM on a machine with the extension `fold`, for part number `part` of a weight tile. The array's
-    rows work in 2**`shape` groups. Returns one array of sums [batch][columns] for each group, by the number of the
-    first lane to which the group adds its sums.
+    """The sums of a GEMM on a machine with the extension `fold`, for the input `vector` [batch][block_in] and `tile`,
+    the part number `part` of a whole weight tile. The array's rows work in 2**`shape` groups. Returns one array of sums
+    [batch][columns] for each group, by the number of the first lane to which the group adds its sums.
     """
     groups, found = 1 << shape, {}
     lanes, inputs = divmod(part, groups)
@@ -104,7 +104,8 @@ def lanes_of(positions: np.ndarray, row: int, config: Config) -> np.ndarray:
 
 def swept(held: np.ndarray, tile: np.ndarray, row: int, config: Config) -> list[int]:
     """The sums that one operation computes in the array mode `sweep`, in which the array multiplies several input
-    positions at once. `held` [positions, inputs]: the input positions, oldest first. `tile`: the weight tile.
+    positions at once. `held` [position][batch][block_out]: the input positions, oldest first. `tile`: the weight tile.
+    Returns the sums of a batch row after another, flat.
 
     The rows of the tile form groups, each with separate rows of weights for every input position. The operation uses
     the group that contains row number `row`.

@@ -104,8 +104,8 @@ class Step:
 def program(
     config: Config, seed: int, length: int, dense: bool = False
 ) -> tuple[list[Step], ReferenceResult, np.ndarray]:
-    """A random program: its steps, the reference's final state, the initial DRAM image. `dense`: GEMMs have 0 to 2
-    operations.
+    """A random program: its `length` steps, the reference's final state, the initial DRAM image. `dense`: GEMMs have 0
+    to 2 operations.
     """
     rng = np.random.default_rng((seed, 9))
     image, regions = random_image(config, rng)
@@ -345,8 +345,8 @@ def _of_banks(enable: int, address: int, content: list[int], before: int, port) 
 
 
 def load_end(config: Config, step: Step, begin: int, moved: list[tuple[int, int]]) -> int:
-    """The cycle in which a load ends, by hw/README.md, section 6. `moved`: (address, cycle) of each bus word that
-    moved.
+    """The cycle in which the load `step`, which begins in cycle `begin`, ends by hw/README.md, section 6. `moved`:
+    (address, cycle) of each bus word that moved on the bus after `begin`, in order.
     """
     values, kind = step.values, step.name.removeprefix("LOAD.").lower()
     size, bus = config.element_bytes(kind), config.memory.bus_bytes

@@ -34,8 +34,8 @@ def scales_for(rng: np.random.Generator, totals: np.ndarray) -> np.ndarray:
 
 
 def run(totals: np.ndarray, scales: np.ndarray, zero_point: int, low: int, high: int) -> list[int]:
-    """The RTL's results for pairs of total and scale. The pipeline uses a scale some cycles after its total, so the
-    scales are delayed accordingly.
+    """The RTL's results, requantized with `zero_point` and clamped to `low` .. `high`, for pairs of total and scale.
+    The pipeline uses a scale some cycles after its total, so the scales are delayed accordingly.
     """
     lane, got = Requantize(), []
 

@@ -69,7 +69,9 @@ SIDES = ("prev", "next")
 
 
 def program(config: Config, seed: int, length: int) -> tuple[list[Step], ReferenceResult, np.ndarray]:
-    """A random program: steps, reference result with the accumulators that stores read, initial DRAM image."""
+    """A random program: `length` steps of the store unit, the reference's result for them after the accumulators have
+    been loaded, and the initial DRAM image.
+    """
     rng = np.random.default_rng((seed, 12))
     image, regions = random_image(config, rng)
     source = Source(

@@ -203,7 +203,7 @@ def test_a_machine_that_no_network_fits_has_random_programs():
 @pytest.mark.parametrize("part", range(5))
 def test_every_valid_machine_has_programs(part: int):
     """Random programs can be drawn for every valid machine. Regression: the fields of some instructions did not fit the
-    machine's encoding, and scratchpads of a few entries stopped the generator.
+    machine's encoding, and scratchpads of a few entries stopped the generator. `part`: number of the part of the seeds.
     """
     count = in_campaigns(200, 4)
     for seed in range(part * count, (part + 1) * count):

@@ -59,7 +59,7 @@ def runs() -> list[Run]:
 
 
 def notices(run: Run) -> bool:
-    """Whether the simulator's results on a program differ from the RTL's."""
+    """Whether the simulator's results on the program of `run`, computed now, differ from the RTL's results in `run`."""
     item, start, rtl = run
     return bool(differences(simulate_program(item.config, start.program, start.scratchpads), rtl))
 

@@ -63,8 +63,8 @@ def test_a_run_hangs_by_cpu_time():
 
 
 def check_mutants(config: Config, count: int, chosen: int, least: int, programs: int) -> None:
-    """Asserts that the unchanged netlist passes the first `programs` programs, and that at least `least` of `chosen`
-    random mutants (of `count`) fail.
+    """Asserts that the unchanged netlist of `config` passes the first `programs` programs of a campaign, and that they
+    detect at least `least` of `chosen` mutants, drawn from the `count` mutants that are made.
     """
     mutants = make_mutants(
         generate_verilog(config, trace_ports=True), count=count, seed=1, report=lambda text: None

@@ -19,8 +19,8 @@ _FLOAT = TensorProto.FLOAT
 
 
 def _steps(b: Builder, first: str, others: list[str], last: str) -> list[onnx.NodeProto]:
-    """Adds a chain of nodes that starts at the tensor `first`, ends at the tensor `last` and also reads the tensors
-    `others`; returns the nodes.
+    """Makes a chain of one to three random nodes that starts at the tensor `first`, ends at the tensor `last` and may
+    also read the tensors `others`; returns the nodes, which the caller puts into a body.
     """
     nodes: list[onnx.NodeProto] = []
     name = first

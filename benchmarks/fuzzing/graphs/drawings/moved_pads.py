@@ -12,7 +12,7 @@ from . import moves, windows
 MOVED = 0.7
 """Share of Pads that read a tensor whose elements other nodes moved."""
 QUANTIZED = 0.3
-"""Share of the results of these nodes that are quantized."""
+"""Share of the results of nodes before a Pad that are quantized, in quantized graphs."""
 MOVES = {
     "Slice": moves.cut,
     "Transpose": moves.transpose,
@@ -27,8 +27,8 @@ MOVES = {
 """For each operator that moves elements, the function that draws a node of this operator."""
 POOLS = {"AveragePool": windows.pool, "MaxPool": windows.pool}
 REREAD = 0.3
-"""Share of the quantized tensors, read by the first of these nodes, whose integers other nodes read with another scale
-and zero point.
+"""Share of the quantized tensors, read by the first of the nodes before a Pad, whose integers other nodes read with
+another scale and zero point.
 """
 POOLED = 0.3
 """Share of pools among the nodes before a Pad."""

@@ -46,7 +46,7 @@ def reshape(b: Builder, operator: Operator) -> None:
 
 
 def squeeze(b: Builder, operator: Operator) -> None:
-    """Adds a random Squeeze of all or some dimensions of size 1, or a random Unsqueeze."""
+    """Adds, as `operator` says, a random Squeeze of all or some dimensions of size 1, or a random Unsqueeze."""
     data = _any(b, operator, (0, 1, 2, 3, 4))
     shape = b.array(data).shape
     if operator.name == "Squeeze":
@@ -137,7 +137,9 @@ def cut(b: Builder, operator: Operator) -> None:
 
 
 def gather(b: Builder, operator: Operator) -> None:
-    """Adds a random Gather, GatherElements or GatherND. Indices are constants or not, and may be negative."""
+    """Adds a random node of `operator`: Gather, GatherElements or GatherND. Indices may be constants or inputs of the
+    model, and may be negative.
+    """
     data = _any(b, operator)
     array = b.array(data)
     attributes: dict[str, Any] = {}
@@ -164,7 +166,7 @@ def gather(b: Builder, operator: Operator) -> None:
 
 
 def scatter(b: Builder, operator: Operator) -> None:
-    """Adds a random ScatterElements or ScatterND with any reduction; no element is written twice."""
+    """Adds a random node of `operator`, ScatterElements or ScatterND, with any reduction; writes no element twice."""
     data = _any(b, operator)
     array = b.array(data)
     attributes = random_attributes(b, operator, array.ndim, "axis")
@@ -247,7 +249,7 @@ def pad(b: Builder, operator: Operator) -> None:
 
 
 def blocks(b: Builder, operator: Operator) -> None:
-    """Adds a random DepthToSpace or SpaceToDepth to the graph."""
+    """Adds a random node of `operator`, DepthToSpace or SpaceToDepth."""
     size = b.draw.of((2, 2, 3, 1))
     if operator.name == "DepthToSpace":
         shape = (
@@ -309,8 +311,8 @@ def eye(b: Builder, operator: Operator) -> None:
 
 
 def counted(b: Builder, operator: Operator) -> None:
-    """Adds a random Range or ConstantOfShape with constant inputs, and an Add of its result and a tensor that is not
-    constant.
+    """Adds a random node of `operator`, Range or ConstantOfShape, with constant inputs, and an Add of its result and a
+    tensor that is not constant.
     """
     kind = b.draw.of(("float32", "int64", "int32"))
     count = 1 + b.draw.below(6)

@@ -69,8 +69,8 @@ def broadcastable(b: Builder, shape: Sequence[int], *, wider: bool = True) -> tu
 
 
 def _fit(operator: str, place: int) -> Fit:
-    """The condition that the value of an operator's input number `place` must satisfy: for example, divisors are not 0
-    (nor -1 if signed), and shifts are shorter than the type.
+    """The condition that the value of input number `place`, from 0, of the operator named `operator` must satisfy: for
+    example, integer divisors are not 0 (nor -1 if signed), and shifts are shorter than the type.
     """
 
     def divides(array: np.ndarray) -> bool:
@@ -106,7 +106,7 @@ def with_operands(*more: str):
 
 
 def cast(b: Builder, operator: Operator) -> None:
-    """Adds a random Cast, CastLike or BitCast between two types that the schema allows."""
+    """Adds a random node of `operator`, Cast, CastLike or BitCast, between two types that the schema allows."""
     held = 0.15
     exact = [name for name in b.types(operator.name, 0) if name in np.sctypeDict or b.draw.chance(held)]
     data = b.tensor([weighted(b.draw, exact)], ranks=range(5), constant=0.1)

@@ -34,7 +34,7 @@ EQUATIONS: Sequence[tuple[str, Sequence[tuple[int, ...]]]] = (
 
 
 def _matrices(b: Builder, shape: tuple[int, ...]) -> tuple[int, ...]:
-    """The shape of the second factor of a product whose first factor has `shape`; their batch dimensions broadcast."""
+    """A random shape for the second factor of a product whose first factor has `shape`; batch dimensions broadcast."""
     columns = b.draw.of((1, 3, 8, 5, 17))
     if len(shape) == 1 or b.draw.chance(0.5):
         return (shape[-1], columns)
@@ -131,7 +131,7 @@ def short_fourier(b: Builder, operator: Operator) -> None:
 
 
 def dynamic_product(b: Builder, operator: Operator) -> None:
-    """Adds a random DynamicQuantizeMatMul or MatMulIntegerToFloat of the domain com.microsoft."""
+    """Adds a random node of `operator`, DynamicQuantizeMatMul or MatMulIntegerToFloat of the domain com.microsoft."""
     floats = operator.name == "DynamicQuantizeMatMul"
     a = b.tensor(["float32"] if floats else ["uint8", "int8"], ranks=(2, 3))
     depth, columns = b.array(a).shape[-1], b.draw.of((1, 4, 9))

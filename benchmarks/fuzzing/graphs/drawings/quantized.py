@@ -58,8 +58,8 @@ def grids(b: Builder) -> list[Grid]:
 
 
 def register(b: Builder, name: str, scale: str, zero: str) -> Grid:
-    """Notes that the integer tensor `name`, with scale and zero point, is a quantized tensor of the graph, so that
-    later nodes may use it.
+    """Notes that the integer tensor `name`, with the tensors named `scale` and `zero` (zero point), is a quantized
+    tensor of the graph, so that later nodes may use it; returns it.
     """
     found = Grid(name, scale, zero)
     b.grids.append(found)
@@ -145,7 +145,9 @@ def dequantize(b: Builder, operator: Operator) -> None:
 
 
 def _weights(b: Builder, shape: Sequence[int], kind: str, channel: int) -> Grid:
-    """Constant weights, with one scale for all or one scale for each channel."""
+    """Random constant weights of `shape` and of the type `kind` ("int8" or "uint8"), with one scale for all or one
+    scale for each index of the axis `channel`.
+    """
     data = b.draw.rng.integers(
         -127 if kind == "int8" else 0, 128 if kind == "int8" else 256, tuple(shape)
     ).astype(kind)
@@ -160,7 +162,9 @@ def _result(b: Builder, kind: str, largest: float) -> tuple[str, str]:
 
 
 def qlinear_convolution(b: Builder, operator: Operator) -> None:
-    """Adds a random QLinearConv of ONNX, or ONNX Runtime's variant with channels last."""
+    """Adds a random QLinearConv of ONNX's own domain or, if `operator` is of com.microsoft, of that domain, there also
+    with channels last.
+    """
     x = any_grid(b, (4,) if b.draw.chance(0.85) else (3,))
     array = b.array(x.tensor)
     last = operator.domain == CONTRIBUTED and b.draw.chance(0.6)
@@ -184,7 +188,7 @@ def qlinear_convolution(b: Builder, operator: Operator) -> None:
 
 
 def qlinear_product(b: Builder, operator: Operator) -> None:
-    """Adds a random QLinearMatMul or QGemm to the graph."""
+    """Adds a random node of `operator`, QLinearMatMul or QGemm."""
     gemm = operator.name == "QGemm"
     a = any_grid(b, (2,) if gemm else (2, 3))
     array = b.array(a.tensor)
@@ -218,7 +222,7 @@ def qlinear_product(b: Builder, operator: Operator) -> None:
 
 
 def qlinear_pair(b: Builder, operator: Operator) -> None:
-    """Adds a random QLinearAdd or QLinearMul of two tensors, or of one tensor with itself."""
+    """Adds a random node of `operator`, QLinearAdd or QLinearMul, of two tensors, or of one tensor with itself."""
     a = any_grid(b, (1, 2, 3, 4))
     array = b.array(a.tensor)
     shape = (
@@ -234,7 +238,9 @@ def qlinear_pair(b: Builder, operator: Operator) -> None:
 
 
 def qlinear_single(b: Builder, operator: Operator) -> None:
-    """Adds a random operator on one quantized tensor: an element-wise function, a softmax, a mean or a pool."""
+    """Adds a random node of `operator`, which reads one quantized tensor: an element-wise function, a softmax, a mean
+    or a pool.
+    """
     name = operator.name
     a = any_grid(b, (4, 3) if "Pool" in name else (1, 2, 3, 4))
     array = b.array(a.tensor)

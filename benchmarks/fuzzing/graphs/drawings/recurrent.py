@@ -26,7 +26,9 @@ OTHERS_LAST = ("Softsign", "Softplus")
 
 
 def recurrent(b: Builder, operator: Operator) -> None:
-    """Adds a random LSTM, GRU or RNN in any direction; each optional input is present or left out."""
+    """Adds a random node of `operator`, LSTM, GRU, RNN or DynamicQuantizeLSTM, in any direction; each optional input is
+    present or left out.
+    """
     kind = operator.name
     gates, hidden = GATES[kind], b.draw.of((1, 2, 3, 4, 8))
     direction = b.draw.of(("forward", "forward", "reverse", "bidirectional"))

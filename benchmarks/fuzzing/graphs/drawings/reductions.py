@@ -13,7 +13,7 @@ from ..values import weighted
 
 
 def reduction(b: Builder, operator: Operator) -> None:
-    """Adds a random reduction over some axes, over all axes, or over none."""
+    """Adds a random node of the reduction `operator` over some axes, over all axes, or over none."""
     data = b.tensor(
         [weighted(b.draw, b.types(operator.name, 0))], ranks=range(5) if b.draw.chance(0.3) else (2, 3, 4)
     )
@@ -62,7 +62,7 @@ def batch_normalization(b: Builder, operator: Operator) -> None:
 
 
 def layer_normalization(b: Builder, operator: Operator) -> None:
-    """Adds a random LayerNormalization with or without bias, or an RMSNormalization."""
+    """Adds a random node of `operator`, LayerNormalization with or without bias, or RMSNormalization."""
     data = b.tensor(["float32"] if b.draw.chance(0.8) else ["float16", "bfloat16"], ranks=(1, 2, 3, 4))
     array = b.array(data)
     along = axis(b.draw, array.ndim) if b.draw.chance(0.6) else -1

@@ -18,9 +18,9 @@ PADDING = ("NOTSET", "SAME_UPPER", "SAME_LOWER", "VALID")
 def window(
     b: Builder, kernel: tuple[int, ...], known: Mapping[str, Any], *, pads: bool = True
 ) -> dict[str, Any]:
-    """Random attributes of a window of size `kernel`: strides, dilations, and pads or auto_pad. `known`: the attributes
-    that the operator has; strides, dilations and auto_pad are left out if the operator lacks them. `pads`: whether
-    explicit pads are allowed.
+    """Random attributes, by name, of a window of size `kernel`: strides, dilations, and pads or auto_pad; each may be
+    missing. `known`: the attributes that the operator has; strides, dilations and auto_pad are left out if the operator
+    lacks them. `pads`: whether the result may have the attribute pads.
     """
     found: dict[str, Any] = {}
     rank = len(kernel)
@@ -52,7 +52,7 @@ def _kernel(b: Builder, array: np.ndarray) -> tuple[int, ...]:
 
 
 def convolution(b: Builder, operator: Operator) -> None:
-    """Adds a random Conv or ConvTranspose with one group, several groups, or one group for each channel."""
+    """Adds a random Conv or ConvTranspose, as `operator` says, with one group, several, or one for each channel."""
     transposed = operator.name == "ConvTranspose"
     data = image(b, ("float32",) if b.draw.chance(0.9) else ("float16", "float64"))
     array = b.array(data)
@@ -104,7 +104,7 @@ def integer_convolution(b: Builder, operator: Operator) -> None:
 
 
 def pool(b: Builder, operator: Operator) -> None:
-    """Adds a random AveragePool, LpPool or MaxPool; a MaxPool sometimes has indices as a second output."""
+    """Adds a random AveragePool, LpPool or MaxPool, as `operator` says; a MaxPool may have indices as second output."""
     types = b.types(operator.name, 0)
     data = image(b, (weighted(b.draw, types),))
     array = b.array(data)
@@ -122,7 +122,7 @@ def pool(b: Builder, operator: Operator) -> None:
 
 
 def global_pool(b: Builder, operator: Operator) -> None:
-    """Adds a random global pool of images, lines or volumes (two, one or three spatial dimensions)."""
+    """Adds a node of the global pool `operator` of images, lines or volumes (two, one or three spatial dimensions)."""
     b.apply(operator, {"X": image(b, ("float32",) if b.draw.chance(0.85) else ("float16", "float64"))})
 
 

@@ -154,7 +154,7 @@ def _check_turns(context: GraphContext, node: OnnxNode, body: onnx.GraphProto, t
 
 
 def _input_name(context: GraphContext, node: OnnxNode, index: int) -> str:
-    """Name of input `index` of the node, a tensor or constant; raises an error if no node computes it."""
+    """Name of input `index` of the node, a tensor or constant; raises InvalidNodeError if no node computes it."""
     context.tensor(node, index)
     return context.resolve(node.inputs[index])
 
@@ -162,8 +162,8 @@ def _input_name(context: GraphContext, node: OnnxNode, index: int) -> str:
 def _iteration(
     context: GraphContext, node: OnnxNode, body: onnx.GraphProto, inputs: Sequence[str], turn: int
 ) -> list[str]:
-    """Imports the nodes of iteration number `turn` of a body; returns the names of its results. `inputs`: names of the
-    tensors that are the body's inputs. Names of tensors outside the body stay unchanged.
+    """Imports the nodes of iteration number `turn` (from 0) of `body`; returns the names of its results. `inputs`:
+    names of the tensors that are the body's inputs. Names of tensors outside the body stay unchanged.
     """
     context.body_nodes += len(body.node)
     if context.body_nodes > MOST_NODES:

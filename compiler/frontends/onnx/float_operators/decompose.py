@@ -196,7 +196,7 @@ def eye_steps(s: FloatSteps) -> None:
 
 
 def known_steps(s: FloatSteps) -> None:
-    """Raises an error for the first input of the node that is not a constant: the inputs of Range, ConstantOfShape and
+    """Raises NodeError for the first input of the node that is not a constant: the inputs of Range, ConstantOfShape and
     MelWeightMatrix determine their shapes. (A node with constant inputs only is evaluated before.)
     """
     schema = schema_of(s.node.op_type, s.node.domain, s.context.opset)

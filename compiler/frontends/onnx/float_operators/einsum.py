@@ -35,7 +35,7 @@ def einsum_steps(s: FloatSteps) -> None:
 
 def _read(context: GraphContext, node: OnnxNode, shapes: list[tuple[int, ...]]) -> tuple[list[str], str]:
     """The letters of each input and of the result in an Einsum's equation; an ellipsis becomes letters that the
-    equation does not use.
+    equation does not use. Raises InvalidNodeError for an equation that does not fit the inputs' `shapes`.
     """
     text = node.text("equation", "").replace(" ", "")
     given, arrow, result = text.partition("->")
@@ -72,8 +72,8 @@ _LETTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ")
 
 
 def _diagonal(s: FloatSteps, name: str, letters: str, shape: tuple[int, ...]) -> tuple[str, str]:
-    """Name and letters of a tensor in which no letter is repeated: if several axes of `name` have the same letter, the
-    diagonal of these axes is taken.
+    """Name and letters of a tensor in which no letter is repeated: if several axes of `name`, a tensor of this `shape`,
+    have the same letter, the diagonal of these axes is taken.
     """
     for letter in dict.fromkeys(letters):
         while letters.count(letter) > 1:
@@ -94,6 +94,7 @@ def _matrix_product(
 ) -> str:
     """Adds a MatMul, [batch, rows, depth] by [batch, depth, columns], and transpositions before and after it. Returns
     the result's name. `terms`: for each of `names`, a letter for each axis; the MatMul sums over the letters of depth.
+    `sizes`: the size of each letter.
     """
     a, b = terms
     for k, (own, other) in enumerate(((a, b), (b, a))):
@@ -124,7 +125,7 @@ def _matrix_product(
 def _products(s: FloatSteps, names: list[str], terms: list[str], result: str, sizes: dict[str, int]) -> str:
     """Adds nodes that broadcast all tensors `names` to one shape with an axis for each letter, multiply them, and sum
     over the letters that `result` lacks. Returns the result's name. `terms`: for each of `names`, a letter for each
-    axis.
+    axis; `sizes`: the size of each letter.
     """
     made = result + "".join(sorted({c for term in terms for c in term} - set(result)))
     if problem := too_large([sizes[c] for c in made], 4):

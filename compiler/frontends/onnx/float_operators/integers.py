@@ -194,7 +194,7 @@ def _minus_zero_point(s: FloatSteps, index: int, point: int, column: tuple[int, 
 
 
 def _size(s: FloatSteps, index: int, point: int) -> int:
-    """Largest magnitude of an 8-bit input minus its zero point."""
+    """Upper bound of the magnitudes of the 8-bit input `index` minus its zero point (input `point`)."""
     return 255 if s.input(point) or s.context.tensor(s.node, index).dtype is not DType.INT8 else 128
 
 

@@ -54,7 +54,7 @@ def import_logic(context: GraphContext, node: OnnxNode) -> None:
 
 
 def element_type(context: GraphContext, node: OnnxNode, number: int) -> DType:
-    """The DType of ONNX's element type `number` (TensorProto.DataType); fails for types that the graph lacks."""
+    """The DType of ONNX's element type `number` (TensorProto.DataType); raises NodeError for others."""
     held = held_type(number)
     if held not in TYPES:
         name = type_name(number) if number in TensorProto.DataType.values() else str(number)
@@ -106,7 +106,7 @@ def _where(context: GraphContext, node: OnnxNode) -> None:
 
 
 def _alike(context: GraphContext, node: OnnxNode, tensors: list[Tensor]) -> DType:
-    """The dtype that all `tensors` have; raises an error if their dtypes differ."""
+    """The dtype that all `tensors` have; raises InvalidNodeError if their dtypes differ."""
     types = [tensor.dtype for tensor in tensors]
     if len(set(types)) > 1:
         context.refuse(node, f"its operands must have one type, not {' and '.join(types)}")
@@ -154,7 +154,7 @@ def _converted(context: GraphContext, node: OnnxNode, dtype: DType, to: DType) -
 
 
 def _truth(context: GraphContext, node: OnnxNode, index: int) -> str:
-    """Name of input `index`, which must be bool; fails for other dtypes."""
+    """Name of input `index`; raises InvalidNodeError unless it is bool."""
     tensor = context.tensor(node, index)
     if tensor.dtype is not DType.BOOL:
         context.refuse(node, f"its input '{node.inputs[index]}' must be bool, not {tensor.dtype}")

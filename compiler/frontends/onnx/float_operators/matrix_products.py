@@ -62,8 +62,9 @@ def _import_matrix_product(context: GraphContext, node: OnnxNode, a: Tensor, b: 
 
 
 def _factors(context: GraphContext, node: OnnxNode, a: Shape, b: Shape) -> tuple[Shape, Shape, Shape, Shape]:
-    """The shapes of four arrays: the two factors as matrices (a vector is a row on the left, a column on the right),
-    their product, and MatMul's result, in which the added dimensions of vectors are removed.
+    """The shapes of four arrays, from the shapes `a` and `b` of the inputs: the two factors as matrices (a vector is a
+    row on the left, a column on the right), their product, and MatMul's result, in which the added dimensions of
+    vectors are removed. Raises InvalidNodeError if `a` and `b` do not match.
     """
     if not a or not b or a[-1] != b[0 if len(b) == 1 else -2]:
         context.refuse(
@@ -126,8 +127,8 @@ def import_gemm(context: GraphContext, node: OnnxNode) -> None:
 def _add_constant(
     context: GraphContext, node: OnnxNode, factors: tuple[str, str], shape: tuple[int, int]
 ) -> None:
-    """Adds a Gemm with a constant C as a dense layer: C becomes its bias if all rows of C are equal, else a second
-    operand of the output's shape.
+    """Adds a Gemm of `factors` (names) with a constant C, of result `shape`, as a dense layer: C becomes its bias if
+    all rows of C are equal, else a second operand of the output's shape.
     """
     addend = context.constants[context.operand(node, 2).name]
     addend = np.broadcast_to(addend.astype(np.float64) * _number(node, "beta"), shape)
@@ -148,7 +149,9 @@ def _add(
     shape: tuple[int, int],
     alpha: float,
 ) -> None:
-    """Adds the product and, if alpha is not 1 or there is a C, an element-wise node alpha * product + beta * C."""
+    """Adds the product `operator` of `factors` (names), of `shape`, and, if alpha is not 1 or there is a C, an
+    element-wise node alpha * product + beta * C.
+    """
     beta = _number(node, "beta")
     names: list[str] = []
     body: Expr = argument(0) if alpha == 1 else argument(0) * alpha

@@ -127,7 +127,9 @@ def mean_variance_steps(s: FloatSteps) -> None:
 
 
 def moments(s: FloatSteps, data: str, axes: str) -> tuple[str, str, str]:
-    """Adds the mean over `axes`, the distances from the mean, and their mean square; returns the names of all three."""
+    """Adds the mean of `data` over `axes` (a constant's name), the distances from it, and their mean square; returns
+    all names.
+    """
     mean = s.add("ReduceMean", data, axes, keepdims=1)
     distance = s.add("Sub", data, mean)
     return mean, distance, s.add("ReduceMean", s.add("Mul", distance, distance), axes, keepdims=1)

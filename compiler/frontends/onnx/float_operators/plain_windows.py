@@ -133,8 +133,8 @@ def _padded(
 def _finish(
     context: GraphContext, node: OnnxNode, operator: Computed, inputs: tuple[str, str], shape: Shape
 ) -> None:
-    """Adds the node that computes the convolution's sums and, if the ONNX node has a bias, the node that adds
-    the bias.
+    """Adds the node that computes the convolution's sums (`operator` of `inputs`, result of `shape`) and, if the ONNX
+    node has a bias, the node that adds the bias.
     """
     if len(node.inputs) < 3 or not node.inputs[2]:
         context.add(node, operator, inputs, shape)

@@ -84,7 +84,7 @@ def import_unary(context: GraphContext, node: OnnxNode) -> None:
 
 
 def _signed(name: str, x: Expr, dtype: DType) -> Expr:
-    """Neg, Abs or Sign of any dtype; NaN stays NaN, and integers wrap."""
+    """The expression Neg, Abs or Sign (`name`) of `x`, of any dtype; NaN stays NaN, and integers wrap."""
     zero = wrap(0, dtype)
     if name == "Neg":
         return x * wrap(-1, dtype) if dtype.is_float else zero - x
@@ -179,8 +179,8 @@ def _add(context: GraphContext, node: OnnxNode, body: Expr, count: int) -> None:
 
 
 def add_elementwise(context: GraphContext, node: OnnxNode, body: Expr, operands: Sequence[str]) -> str:
-    """Adds a node that computes `body` of broadcast operands; returns the name of its output. Refuses shapes that do
-    not match.
+    """Adds a node that computes `body` of broadcast `operands` (names); returns the name of its output. Raises
+    InvalidNodeError for shapes that do not match.
     """
     try:
         shape = broadcast([context.tensors[name].shape for name in operands])

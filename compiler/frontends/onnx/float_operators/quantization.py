@@ -123,7 +123,7 @@ def _grid(
     context: GraphContext, node: OnnxNode, data: Tensor, *, holds: str | None = None
 ) -> tuple[str, np.ndarray, np.ndarray]:
     """The integer dtype, scale and zero point of a QuantizeLinear or DequantizeLinear (see `read_grid`). Scale and zero
-    point are scalars or broadcast along an axis; fails for other shapes.
+    point are scalars or broadcast to `data` along an axis; raises NodeError for other shapes.
     """
     dtype, scale, zero_point = read_grid(context, node, data.shape, holds=holds)
     if scale.size == 1:
@@ -138,8 +138,8 @@ def _operands(
     context: GraphContext, node: OnnxNode, data: Tensor, scale: np.ndarray, zero_point: np.ndarray
 ) -> tuple[tuple[str, ...], tuple[Scalar, Scalar]]:
     """Prepares the element-wise node that quantizes or dequantizes `data`. Returns the names of the node's inputs, and
-    the pair (scale, zero point) for the node's expression. A single scale becomes a number in the expression; several
-    scales become a further input.
+    the pair (scale, zero point) for the node's expression. A single scale and zero point become numbers in the
+    expression; several become two further inputs.
     """
     if not scale.ndim:
         return (data.name,), (float(scale), float(zero_point))

@@ -83,7 +83,7 @@ def import_recurrent(context: GraphContext, node: OnnxNode) -> None:
 
 
 def _layer(context: GraphContext, node: OnnxNode) -> _Layer:
-    """Sizes and constants of a recurrent node; fails if constants have wrong shapes or dtypes."""
+    """Sizes and constants of a recurrent node. Raises InvalidNodeError if constants have wrong shapes or dtypes."""
     data = context.operand(node, 0)
     directions = directions_of(context, node, data.shape)
     weight, recurrence = context.array(node, 1, "weights W"), context.array(node, 2, "weights R")
@@ -112,8 +112,8 @@ def _layer(context: GraphContext, node: OnnxNode) -> _Layer:
 def _from_inputs(
     context: GraphContext, node: OnnxNode, layer: _Layer, matrix: np.ndarray, addend: np.ndarray
 ) -> str:
-    """Adds the product of the inputs X by `matrix`, plus `addend`: the inputs' contribution to all gates. Returns its
-    name, a tensor [steps * batch, directions * gates * hidden].
+    """Adds the product of the inputs X by `matrix`, plus `addend` if `layer` has a bias: the inputs' contribution to
+    all gates. Returns its name, a tensor [steps * batch, directions * gates * hidden].
     """
     data = context.operand(node, 0)
     rows = layer.steps * layer.batch
@@ -128,7 +128,7 @@ def _from_inputs(
 
 
 def _initial_state(context: GraphContext, node: OnnxNode, index: int, shape: tuple[int, ...]) -> str:
-    """Name of the tensor with an initial state (input `index`); a constant of zeros if the node has no such input."""
+    """Name of the tensor, of `shape`, with an initial state (input `index`); zeros if the node has no such input."""
     if index >= len(node.inputs) or not node.inputs[index]:
         return context.store(f"{node.outputs[0] or node.name}.zeros", np.zeros(shape, np.float32))
     state = context.operand(node, index)

@@ -35,7 +35,7 @@ FUNCTIONS = ("Relu", "Tanh", "Sigmoid", "Softsign", "Softplus")
 def recurrent_steps(
     s: Steps[Any], *, why: str = "", way_out: str = "export the model for shorter sequences"
 ) -> None:
-    """Adds the ONNX nodes that compute all steps of an RNN, GRU or LSTM. For too many steps an error is raised; `why`
+    """Adds the ONNX nodes that compute all steps of an RNN, GRU or LSTM. For too many steps NodeError is raised; `why`
     (the reason why each step needs its own nodes) and `way_out` are parts of its message.
     """
     directions = directions_of(s.context, s.node, s.shape(0))
@@ -68,8 +68,8 @@ def recurrent_steps(
 
 
 def directions_of(context: StepContext, node: OnnxNode, data: Shape) -> tuple[Direction, ...]:
-    """The directions of a layer with inputs X of shape `data`; refuses an unknown direction, an X that has not three
-    dimensions, and a layer without X, W or R."""
+    """The directions ("forward", "reverse") of a layer with inputs X of shape `data`. Raises InvalidNodeError for an
+    unknown direction, an X that has not three dimensions, and a layer without X, W or R."""
     found = DIRECTIONS.get(node.text("direction", "forward"))
     if found is None or len(data) != 3 or not all((*node.inputs, "", "")[:3]):
         context.refuse(
@@ -80,7 +80,7 @@ def directions_of(context: StepContext, node: OnnxNode, data: Shape) -> tuple[Di
 
 
 def check_hidden_size(context: StepContext, node: OnnxNode, hidden: int) -> None:
-    """Refuses a layer whose attribute `hidden_size` differs from the size of its weights."""
+    """Raises InvalidNodeError for a layer whose attribute `hidden_size` is not `hidden`, the size of its weights."""
     if (size := node.integer("hidden_size", hidden)) != hidden:
         context.refuse(
             node, f"its hidden_size ({size}) does not match its weights, which have {hidden} hidden elements"
@@ -107,7 +107,7 @@ def activations_of(node: OnnxNode) -> tuple[str, ...]:
 
 
 def check_activations(context: StepContext, node: OnnxNode, directions: int) -> None:
-    """Refuses a layer of this number of `directions` whose number of activations is not the cell's."""
+    """Raises InvalidNodeError for a layer of `directions` directions whose number of activations is not the cell's."""
     names, count = activations_of(node), directions * len(DEFAULTS[kind_of(node)])
     if len(names) != count:
         context.refuse(node, f"must have {count} activations, not {len(names)}")
@@ -152,8 +152,8 @@ class _Direction:
         return self.s.add("Gather", self.s.input(index), place, axis=axis)
 
     def weights(self, index: int) -> str:
-        """Adds the transposed W or R (input `index`) of this direction, [inputs or hidden, gates * hidden], dequantized
-        if it has 8 bits; returns its name."""
+        """Adds W or R (input `index`) of this direction as [inputs or hidden, gates * hidden]: transposed, or
+        dequantized if it has 8 bits; returns its name."""
         s = self.s
         if not self.dynamic:
             return s.add("Transpose", self.of(index), perm=[1, 0])
@@ -182,7 +182,7 @@ class _Direction:
         return self.part(data, 1, number, self.hidden)
 
     def _activations(self) -> tuple[str, ...]:
-        """Names of this direction's activation functions; fails for functions that are not in `FUNCTIONS`."""
+        """Names of this direction's activation functions; raises NodeError for functions not in `FUNCTIONS`."""
         names, count = activations_of(self.node), len(DEFAULTS[self.kind])
         own = names[self.number * count : (self.number + 1) * count]
         if not set(own) <= set(FUNCTIONS):
@@ -194,8 +194,8 @@ class _Direction:
         return own
 
     def apply(self, index: int, *terms: str) -> str:
-        """Applies the activation function with index `index` to the sum of `terms`, which is clipped first if the node
-        has the attribute `clip`. Returns the result's name.
+        """Applies the activation function with index `index` to the sum of `terms` ("": none), which is clipped first
+        if the node has the attribute `clip`. Returns the result's name.
         """
         s = self.s
         terms = tuple(term for term in terms if term)
@@ -209,7 +209,7 @@ class _Direction:
 
     def run(self, x: str, steps: int, back: bool) -> tuple[list[str], list[str]]:
         """Adds the nodes of all steps, with `back` from the last step to the first. Returns the names of the hidden
-        state after each step, and the names of the final states.
+        state after each step, in the order of time, and of the final states. `x`: name of the inputs.
         """
         s = self.s
         listed = [""] * steps
@@ -229,7 +229,7 @@ class _Direction:
         return listed, [self.h, self.c] if self.c else [self.h]
 
     def from_inputs(self, x: str, steps: int) -> str:
-        """Adds the product of the inputs `x` of all steps with W: their contribution to the gates. Returns its name."""
+        """Adds the contribution of all inputs `x` to the gates, [steps, batch, gates * hidden]; returns its name."""
         s = self.s
         batch, size = s.shape(0)[0 if self.batch_first else 1], s.shape(0)[2]
         rows = s.add("Reshape", x, s.axes(1, steps * batch, size))

@@ -91,7 +91,7 @@ def _resize_integers(s: FloatSteps, mode: str) -> None:
     """Adds the ONNX nodes of a linear Resize of integers, which ONNX Runtime's quantizer writes in QOperator form.
 
     ONNX does not specify the rounding of integers. As in ONNX Runtime, the interpolation is in float32, and fractions
-    are dropped. Other modes than linear, and antialias, are refused.
+    are dropped. NodeError is raised for a `mode` other than linear, and for antialias.
     """
     if mode != "linear" or s.node.integer("antialias", 0):
         s.context.operand(s.node, 0)
@@ -101,7 +101,7 @@ def _resize_integers(s: FloatSteps, mode: str) -> None:
 
 
 def _crop(context: GraphContext, node: OnnxNode, count: int) -> list[tuple[float, float]]:
-    """Start and end of the cropped region along each axis, as fractions of the axis; 0 and 1 without a crop."""
+    """Start and end of the cropped region along each of `count` axes, as fractions; 0 and 1 without a crop."""
     if node.text("coordinate_transformation_mode", "half_pixel") != CROP:
         return [(0.0, 1.0)] * count
     region = context.array(node, 1, "roi")
@@ -118,7 +118,8 @@ def _input_coordinates(
     axis: ResizedAxis, coordinates: str, ends: tuple[float, float], *, exact: bool = False
 ) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
     """The input coordinate of each output element, [outputs], and whether it is outside of the input (crops only).
-    `ends`: start and end of the cropped region. `exact`: the unrounded ratio of the sizes is used instead of the scale.
+    `coordinates`: the transformation's name in ONNX; `ends`: start and end of the cropped region, as fractions.
+    `exact`: the unrounded ratio of the sizes is used instead of the scale.
 
     All arithmetic is in float32, as in ONNX Runtime: the last bit may decide which element is the nearest.
     """
@@ -144,8 +145,9 @@ def _input_coordinates(
 def _taps(
     context: GraphContext, node: OnnxNode, axis: ResizedAxis, places: NDArray[np.float32]
 ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """Returns (indices, weights), two arrays [outputs, k]. Output i is the sum of the input elements at indices[i],
-    each multiplied by its weight in weights[i]. `places`: the coordinate in the input of each output element.
+    """Returns (indices, weights), two arrays [outputs, k]. Output i along `axis` is the sum of the input elements at
+    indices[i], each multiplied by its weight in weights[i]. `places`: the coordinate in the input of each output
+    element.
     """
     left = np.ceil(places).astype(np.int64) - 1  # The left neighbour, also of integer coordinates.
     ratio = places.astype(np.float64) - left

@@ -41,7 +41,9 @@ def with_constants(source: Source, values: Mapping[str, ArrayLike]) -> bytes:
 
 
 def serialized(label: str, model: onnx.ModelProto, changed: str) -> bytes:
-    """The bytes of a model's file; the message about a model that is too large names what was `changed`."""
+    """The bytes of a model's file. Raises ModelError, which names the model `label`, for a model that is too large
+    after its part `changed` ("sizes") has become new.
+    """
     try:
         return model.SerializeToString(deterministic=True)
     except (ValueError, EncodeError):

@@ -22,8 +22,7 @@ class OnnxGraph:
     initializers: dict[str, onnx.TensorProto] = field(default_factory=dict)
 
     def constant(self, name: str, values: ArrayLike, dtype: DTypeLike) -> str:
-        """Adds the initializer `name` unless there is one of this name, which then keeps its values; returns the
-        name."""
+        """Adds the initializer `name` of type `dtype`; an existing one of this name stays. Returns the name."""
         if name not in self.initializers:
             self.initializers[name] = numpy_helper.from_array(np.asarray(values, dtype), name)
         return name
@@ -46,10 +45,11 @@ class OnnxGraph:
     def quantize_dequantize(
         self, tensor: str, quantization: Quantization, *, output: str | None = None, source: str | None = None
     ) -> str:
-        """Adds a QuantizeLinear and a DequantizeLinear named after `tensor`; returns the output's name.
+        """Adds a QuantizeLinear and a DequantizeLinear named after `tensor`; returns the name of the dequantized
+        result.
 
-        The QuantizeLinear reads `source` (`tensor` by default), and the DequantizeLinear writes `output`. Scale and
-        zero point are initializers.
+        The QuantizeLinear reads `source` (`tensor` by default), and the DequantizeLinear writes `output` (None:
+        "`tensor`_DequantizeLinear_Output"). Scale and zero point of `quantization` become initializers.
         """
         scale = self.constant(f"{tensor}_scale", quantization.scale, np.float32)
         zero_point = self.constant(f"{tensor}_zero_point", quantization.zero_point, quantization.dtype)
@@ -71,7 +71,8 @@ class OnnxGraph:
         """Adds initializers of `integers`, scale and zero point, and a DequantizeLinear of these, all named after
         `tensor`; returns the output's name.
 
-        `scale` is float32: a single value, shape (), or one value for each index along `axis`.
+        `scale` is float32: a single value, shape (), or one value for each index along `axis`. All have the
+        `zero_point`.
         """
         inputs = [
             self.constant(f"{tensor}_quantized", integers, integers.dtype),

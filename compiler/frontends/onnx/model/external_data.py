@@ -53,7 +53,7 @@ def load_external_data(label: str, model: onnx.ModelProto, folder: Path) -> None
 
 def external_data_digest(label: str, model: onnx.ModelProto, folder: Path) -> str:
     """SHA-256 (hexadecimal) of all data that `load_external_data` would read, with their paths, offsets and lengths;
-    empty if there is none. Raises ModelError."""
+    empty if there is none. Raises ModelError. `label`, `folder`: as there."""
     places = external_tensors(label, model, folder)
     if not places:
         return ""
@@ -68,8 +68,8 @@ def external_data_digest(label: str, model: onnx.ModelProto, folder: Path) -> st
 
 
 def external_tensors(label: str, model: onnx.ModelProto, folder: Path) -> list[ExternalTensor]:
-    """The external tensors of `model`, sorted by file and offset. Raises ModelError for a location that may not be
-    read, for a wrong length, and for more than `MOST_BYTES` in all.
+    """The external tensors of `model`, whose file is in `folder`, sorted by file and offset. Raises ModelError for a
+    location that may not be read, for a wrong length, and for more than `MOST_BYTES` in all.
     """
     root = os.path.realpath(folder)
     tensors = (tensor for part in (model.graph, *model.functions) for tensor in _tensors(part))

@@ -201,8 +201,8 @@ def write_ceilings(model: onnx.ModelProto, *, follow: bool) -> None:
 
 
 def _whole_pads(node: onnx.NodeProto, shape: list[int]) -> list[int] | None:
-    """Larger pads that replace `ceil_mode` of the pool `node` without changing its outputs. None if inference gets the
-    output's size right with `ceil_mode`, or if no such pads exist.
+    """Larger pads that replace `ceil_mode` of the pool `node`, whose input has `shape`, without changing its outputs.
+    None if inference gets the output's size right with `ceil_mode`, or if no such pads exist.
     """
     pool, plane, rank = read_node(node, 0), shape[2:], len(shape[2:])
     kernel = pool.integers("kernel_shape", ())

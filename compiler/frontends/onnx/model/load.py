@@ -64,10 +64,10 @@ def load_model(
     """Loads a model, checks it and infers its shapes; a `ReadModel` given as `source` cannot be used again.
 
     A model of an older opset becomes one of `oldest_opset`, by ONNX's own converter; a model that cannot be converted
-    is unchanged if its opset is `least_opset` or later. `rewrite` changes the model before shapes are inferred.
-    `empty`: dimensions of inputs may be 0. A dynamic first dimension of the inputs becomes `batch` (None: it is
-    refused, as all other dynamic dimensions are). Raises ModelError for a file that is missing, damaged, invalid, of an
-    opset that cannot be converted, inconsistent in shapes or larger than `budgets` allows.
+    is unchanged if its opset is `least_opset` or later. `rewrite` changes the model in place before shapes are
+    inferred. `empty`: dimensions of inputs may be 0. A dynamic first dimension of the inputs becomes `batch` (None: it
+    is refused, as all other dynamic dimensions are). Raises ModelError for a file that is missing, damaged, invalid, of
+    an opset that cannot be converted, inconsistent in shapes or larger than `budgets` allows.
     """
     read = source if isinstance(source, ReadModel) else read_model(source)
     label, model = read.label, read.bare

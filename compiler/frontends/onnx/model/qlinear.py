@@ -40,7 +40,7 @@ class StepsContext(RowContext, Protocol):
     """
 
     def rank(self, node: OnnxNode, index: int) -> int:
-        """Number of dimensions of an input; fails where it is unknown."""
+        """Number of dimensions of the node's input at `index`; raises NodeError where it is unknown."""
         ...
 
 
@@ -59,13 +59,15 @@ class IntegerSteps(Nodes[StepsContext]):
 
     def real(self, index: int, *, axis: int | None = None) -> str:
         """Adds a DequantizeLinear of input `index`, with the scale and zero point at the next two inputs. Returns the
-        name of its output.
+        name of its output. `axis`: the axis along which there may be several scales.
         """
         along: dict[str, Any] = {} if axis is None else {"axis": axis}
         return self.add("DequantizeLinear", *[self.input(index + i) for i in range(3)], **along)
 
     def compute(self, operator: str, *inputs: str, output: str = "", **attributes: Any) -> str:
-        """Adds the float operator under the name of the replaced node; returns the result's name."""
+        """Adds the float operator under the name of the replaced node; returns the result's name, `output` ("": a new
+        one).
+        """
         made = self.add(operator, *inputs, output=output, **attributes)
         self.nodes[-1].name = self.node.name
         return made
@@ -77,8 +79,9 @@ class IntegerSteps(Nodes[StepsContext]):
         return self.context.rank(self.node, 3 if self.node.op_type == "QLinearConv" else 0)
 
     def on_planes(self, operator: str, data: str, *others: str, output: str = "", **attributes: Any) -> str:
-        """Adds an operator under the name of the replaced node; returns the result's name. Operators read (N, C, ...):
-        if the replaced node's data is (N, ..., C) (`channels_last`), Transposes are added before and after.
+        """Adds an operator under the name of the replaced node; returns the result's name, `output` ("": a new one).
+        Operators read (N, C, ...): if the replaced node's data is (N, ..., C) (`channels_last`), Transposes are added
+        before and after.
         """
         if not self.node.integer("channels_last", self.node.op_type in CHANNELS_LAST):
             return self.compute(operator, data, *others, output=output, **attributes)
@@ -173,7 +176,9 @@ def reorder_steps(steps: IntegerSteps) -> None:
 
 
 def refuse_weights(steps: IntegerSteps) -> None:
-    """Fails for a convolution in blocks of channels: its weights are in blocks, too, which no importer reads."""
+    """Raises NodeError for a convolution in blocks of channels: its weights are in blocks, too, which no importer
+    reads.
+    """
     steps.context.fail(
         steps.node,
         "has weights in ONNX Runtime's internal block format, which cannot be read",
@@ -246,7 +251,9 @@ class _Writing(NodeErrors):
     nodes: list[onnx.NodeProto] = field(default_factory=list)
 
     def rank(self, node: OnnxNode, index: int) -> int:
-        """Number of dimensions of an input, by ONNX's inference; fails where it is unknown."""
+        """Number of dimensions of the node's input at `index`, by ONNX's inference; raises NodeError where it is
+        unknown.
+        """
         graph, name = self.model.graph, node.inputs[index]
         for tensor in graph.initializer:
             if tensor.name == name:

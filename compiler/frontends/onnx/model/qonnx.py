@@ -60,7 +60,9 @@ def replace_quant(label: str, model: onnx.ModelProto, weights: Mapping[int, Byte
 def _replaced(
     node: onnx.NodeProto, name: str, constants: Mapping[str, np.ndarray]
 ) -> tuple[list[onnx.NodeProto], dict[str, np.ndarray]]:
-    """Returns (nodes that replace a Quant, their constants by name). Raises ValueError for an unsupported Quant."""
+    """Returns (nodes that replace the Quant `node`, their constants by name); names of both begin with `name`.
+    `constants`: the model's constants. Raises ValueError for an unsupported Quant.
+    """
     if len(node.input) != 4:
         raise ValueError(
             f"has {len(node.input)} inputs; a Quant has four: data, scale, zero point and number of bits"
@@ -115,7 +117,9 @@ def _replaced(
 
 
 def _bounds(bits: float, attributes: Mapping[str, int]) -> tuple[int, int]:
-    """Least and greatest integer of a Quant. Raises ValueError for bits that are no integer from 2 to 32."""
+    """Least and greatest integer of a Quant of `bits`, by its `attributes` signed (default 1) and narrow (0: the whole
+    range). Raises ValueError for bits that are no integer from 2 to 32.
+    """
     if not bits.is_integer() or not 2 <= bits <= 32:
         raise ValueError(
             f"has {bits:g} bits; quantize to an integer number of bits from 2 to 8 (constants: 32)"

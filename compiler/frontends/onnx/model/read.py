@@ -144,7 +144,7 @@ def check_texts(label: str, model: Message) -> None:
 
 def _broken(message: Message, where: str) -> Iterator[tuple[str, bytes]]:
     """The texts of a message that are not UTF-8 (protobuf returns these as bytes), with their places. A place is a path
-    of fields, such as `graph.node[3].op_type`."""
+    of fields that begins with `where`, such as `graph.node[3].op_type`."""
     for field, value in message.ListFields():
         if field.type not in (FieldDescriptor.TYPE_STRING, FieldDescriptor.TYPE_MESSAGE):
             continue

@@ -64,8 +64,9 @@ def _cut(whole: memoryview) -> tuple[bytes, dict[int, memoryview]]:
 
 
 def _raw_data(whole: memoryview, start: int, end: int) -> tuple[int, int, int] | None:
-    """Finds the bytes of a tensor that `cut_weights` cuts out. Returns (start of the field `raw_data`, start of its
-    bytes, end). Returns None if the bytes stay in the model: they are few, are in several fields, or are external data.
+    """Finds the bytes that `cut_weights` cuts out of the tensor in `whole`[`start`:`end`]. Returns (start of the field
+    `raw_data`, start of its bytes, end). Returns None if the bytes stay in the model: they are few, are in several
+    fields, or are external data.
     """
     found = None
     for field, begin, body, stop in _fields(whole, start, end):
@@ -77,7 +78,9 @@ def _raw_data(whole: memoryview, start: int, end: int) -> tuple[int, int, int] |
 
 
 def _fields(whole: memoryview, position: int, end: int) -> Iterator[tuple[int, int, int, int]]:
-    """Yields (number, start of field, start of value, end) of each field of a message."""
+    """Yields (number, start of field, start of value, end) of each field of the message in `whole`[`position`:`end`].
+    Raises _NotPlainError for bytes that are no such message.
+    """
     while position < end:
         start = position
         tag, position = _varint(whole, position, end)
@@ -100,7 +103,9 @@ def _fields(whole: memoryview, position: int, end: int) -> Iterator[tuple[int, i
 
 
 def _varint(whole: memoryview, position: int, end: int) -> tuple[int, int]:
-    """A varint (protobuf's integer: seven bits in each byte, the lowest first), and the byte index after it."""
+    """The varint (protobuf's integer: seven bits in each byte, the lowest first) that begins at byte `position`, and
+    the index of the byte after it. Raises _NotPlainError if `end` comes first, or after 10 bytes.
+    """
     value = shift = 0
     while position < end and shift < 64:
         byte = whole[position]

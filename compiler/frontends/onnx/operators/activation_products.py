@@ -92,8 +92,9 @@ def round_multiplied(
     groups: tuple[Group, ...],
     sizes: tuple[int, int, int],
 ) -> str:
-    """Adds the integer product of two activations, requantized by `to`; returns the name of the result's tensor.
-    `groups`: where each single matrix product begins in the tensors. `sizes`: rows, columns and depth of each product.
+    """Adds the integer products of `factors`, two stacks of matrices, requantized by `to`; returns the name of the
+    result's tensor. `groups`: where each single matrix product begins in the tensors. `sizes`: rows, columns and depth
+    of each product.
     """
     a, b = (factor.quantization for factor in factors)
     rows, columns, depth = sizes
@@ -141,8 +142,8 @@ def matrices(context: ImportContext, node: OnnxNode, a: Real, b: Real) -> tuple[
 
 
 def _images(origins: Origins | None) -> list[int] | None:
-    """The index of the image that holds each matrix, if all images hold equally many matrices and matrices are in the
-    order of images; else None.
+    """The index of the image that holds each matrix of a stack at `origins`, if all images hold equally many matrices
+    and matrices are in the order of images; else None.
     """
     if origins is None:
         return None
@@ -190,7 +191,8 @@ def _moved_to_images(
     context: ImportContext, node: OnnxNode, value: Real, images: Sequence[int]
 ) -> MatrixStack:
     """The matrices of `value`, moved to the given images by additional nodes. Tried in this order: a move of positions
-    (pixels); moves of positions and an exchange of positions with channels; a move element by element.
+    (pixels); moves of positions and an exchange of positions with channels; a move element by element. Raises NodeError
+    if no move works.
     """
     found = _by_positions(context, node, value, images) or _by_transposition(context, node, value, images)
     if found is None:

@@ -39,7 +39,7 @@ def channel_values(
     context: NodeErrors, node: OnnxNode, array: ConstantInput, channels: int, names: Sequence[str]
 ) -> list[NDArray[np.float64]]:
     """The inputs of a normalization from the second one on, called `names`: a number for each of its `channels`, read
-    by `array`. Fails on other shapes.
+    by `array`. Raises InvalidNodeError for other shapes.
     """
     parts: list[NDArray[np.float64]] = []
     for index, what in enumerate(names, start=1):
@@ -53,8 +53,8 @@ def channel_values(
 def batch_norm_factors(
     context: NodeErrors, node: OnnxNode, array: ConstantInput, channels: int
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """The factor and the addend of each channel, two float64 arrays (channels,); fails in training mode and on
-    parameters of other shapes. `array` reads constant inputs."""
+    """The factor and the addend of each channel, two float64 arrays (channels,). `array` reads constant inputs. Raises
+    InvalidNodeError in training mode and for parameters of other shapes."""
     if node.integer("training_mode", 0) or len([name for name in node.outputs if name]) > 1:
         context.refuse(node, "is in training mode", "export the model for inference")
     names = ("scale", "bias", "mean", "variance")
@@ -81,8 +81,8 @@ def import_batch_normalization(context: GraphContext, node: OnnxNode) -> None:
 
 
 def scaled(context: ImportContext, node: OnnxNode, _: BatchNormalization, edges: Edges) -> Pending:
-    """Applies a BatchNormalization to a quantized tensor: data * factor + addend, for each channel. Returns a pending
-    result, which the next QuantizeLinear rounds.
+    """Applies a BatchNormalization to the quantized tensor `edges.inputs[0]`: data * factor + addend, for each channel.
+    Returns a pending result, which the next QuantizeLinear rounds.
     """
     factor, addend = (context.taken(name) for name in edges.inputs[1:])
     if len(edges.shape) > 4:

@@ -48,7 +48,8 @@ def dense(
     context: ImportContext, node: OnnxNode, data: Real, rows: np.ndarray, scale: np.ndarray, bias: Bias
 ) -> Pending:
     """Multiplies the quantized tensor `data` (..., K) by the integer weights `rows` (M, K). `scale`: scale of the
-    weights, for each row. Returns a pending result, which the next QuantizeLinear rounds.
+    weights, for each row. `bias`: None, or one value for each row. Returns a pending result, which the next
+    QuantizeLinear rounds.
 
     The product becomes a convolution. Data (N, K) give a convolution whose kernel covers the whole stored tensor. Other
     data are stored with the last axis as channels, and give a 1x1 convolution.

@@ -54,7 +54,7 @@ def import_pairwise(context: ImportContext, node: OnnxNode) -> None:
 
 def _is_pair(operands: list[Value | None], kind: type[Known], *, viewed: bool) -> bool:
     """Whether one operand is a one-element constant of class `kind`, and the other is a quantized tensor (with
-    `viewed`: a tensor that is read through a view).
+    `viewed`: a tensor that is read through a view). `operands`: the values of both.
     """
     for number, tensor in (operands, operands[::-1]):
         if isinstance(number, kind) and prod(number.shape) == 1 and isinstance(tensor, Real):
@@ -103,8 +103,8 @@ def with_bias(pending: Pending, node: OnnxNode, constant: Constant | QuantizedCo
 
 
 def pairwise(context: ImportContext, node: OnnxNode, kind: str, a: Real, b: Real) -> Pending:
-    """The sum or product (`kind`) of two tensors of equal shape. It is pending: the QuantizeLinear that reads it
-    determines its rounding.
+    """The sum (`kind` "add") or product ("multiply") of `a` and `b`, which have equal shapes or broadcast. It is
+    pending: the QuantizeLinear that reads it determines its rounding.
     """
     a, b = _in_one_layout(context, node, a, b)
     first, second = context.tensors[a.tensor], context.tensors[b.tensor]
@@ -125,7 +125,7 @@ def one_for_each_channel(first: Tensor, second: Tensor) -> bool:
 
 
 def _in_one_layout(context: ImportContext, node: OnnxNode, a: Real, b: Real) -> tuple[Real, Real]:
-    """The two operands in one memory layout; if their layouts differ, one operand is copied to a new tensor."""
+    """The operands in one memory layout, perhaps exchanged; if their layouts differ, one is copied to a new tensor."""
     first, second = context.tensors[a.tensor], context.tensors[b.tensor]
     if first.nchw != second.nchw and one_for_each_channel(first, second) and over_channels(context, a, b):
         return a, b
@@ -142,7 +142,7 @@ def _in_one_layout(context: ImportContext, node: OnnxNode, a: Real, b: Real) -> 
 
 
 def _broadcast_together(context: ImportContext, node: OnnxNode, a: Real, b: Real) -> tuple[Real, Real]:
-    """The two operands in the same shape; the smaller operand is broadcast by a view."""
+    """Returns (larger operand, smaller operand broadcast to its shape by a view)."""
     few, whole = (a, b) if prod(a.shape) < prod(b.shape) else (b, a)
     try:
         elements = np.broadcast_to(elements_of(context, few), whole.shape)
@@ -166,8 +166,9 @@ def over_channels(context: ImportContext, a: Real, b: Real) -> bool:
 
 
 def stored_operand(context: ImportContext, node: OnnxNode, index: int, operands: list) -> Real:
-    """Operand `index`; a constant is broadcast to the other operand's shape and stored as a tensor. If the other
-    operand is a view of a part of a tensor, its entry in `operands` is replaced by a copy of its elements."""
+    """Entry `index` of the two `operands`; a constant is broadcast to the other operand's shape and stored as a tensor.
+    If the other operand is a view of a part of a tensor, its entry in `operands` is replaced by a copy of its elements.
+    """
     value, other = operands[index], operands[1 - index]
     if isinstance(value, Real):
         return value
@@ -242,7 +243,8 @@ def _bounds(context: ImportContext, node: OnnxNode) -> tuple[float, float]:
 
 
 def round_pairwise(context: ImportContext, to: Rounding, *, kind: str, operands: tuple[Real, Real]) -> str:
-    """Adds the integer sum or product of two tensors, requantized by `to`; returns the name of the result's tensor.
+    """Adds the integer sum (`kind` "add") or product (any other) of `operands`, requantized by `to`; returns the
+    result's name.
 
     The scale of an operand may be so small, in comparison with the result's scale, that the operand never changes the
     sum. (An example are scores to which a quantized mask of -3.4e38 is added.) The scale is then raised to the least

@@ -103,8 +103,8 @@ def _round_extremum(
 
 
 def _of_two(context: ImportContext, node: OnnxNode, to: Rounding, a: str, b: str) -> str:
-    """Adds the maximum or minimum of the tensors called `a` and `b`, which have the scale and zero point of the result
-    `to`; `b` may be broadcast. Returns the name of the result's tensor.
+    """Adds the maximum (`node` is a Max) or minimum of the tensors called `a` and `b`, which have the scale and zero
+    point of the result `to`; `b` may be broadcast. Returns the name of the result's tensor.
     """
     if context.tensors[a].nchw != context.tensors[b].nchw and not context.abilities.planes:
         context.fail(node, *needs("broadcast"))

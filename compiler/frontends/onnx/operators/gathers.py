@@ -52,7 +52,7 @@ def import_gather_elements(context: GraphContext, node: OnnxNode) -> None:
 
 
 def _indices(context: GraphContext, node: OnnxNode) -> np.ndarray:
-    """The constant indices, int64; fails on other types and on empty indices."""
+    """The constant indices, as int64; raises NodeError for indices that are no integers, empty or not constant."""
     indices = context.array(node, 1, "indices")
     if indices is None or indices.dtype.kind != "i" or not indices.size:
         context.refuse(node, "its indices must be integers, and at least one must be given")

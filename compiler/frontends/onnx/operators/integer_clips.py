@@ -17,8 +17,8 @@ from ..values import Integer, Real
 def import_integer_clip(
     context: ImportContext, node: OnnxNode, value: Integer, low: float, high: float
 ) -> None:
-    """Imports a clamp of a quantized tensor to the integers `low` .. `high` of its own type; scale and zero point do
-    not change.
+    """Imports a clamp of the quantized tensor `value` to the integers `low` .. `high` of its own type; scale and zero
+    point do not change.
     """
     grid = context.tensors[value.tensor].grid
     data = Real(tensor=value.tensor, shape=value.shape, quantization=grid, view=value.view)

@@ -44,8 +44,9 @@ Movable = Real | Integer | Pending
 
 
 def permuted(context: ImportContext, node: OnnxNode, operator: Permute, edges: Edges) -> Value:
-    """A value with its axes in another order. The result is a view: elements are moved only if a later operator needs
-    them in this order. The permutation `SHUFFLE` of whole channels becomes a node instead.
+    """The value `edges.inputs[0]` with its axes in the order of `operator`. The result is a view: elements are moved
+    only if a later operator needs them in this order. The permutation `SHUFFLE` of whole channels becomes a node
+    instead.
     """
     value, axes = context.values[edges.inputs[0]], operator.axes
     match value:
@@ -87,7 +88,7 @@ def _permuted(shape: tuple[int, ...], permutation: tuple[int, ...] | None) -> tu
 
 
 def remapped(context: ImportContext, node: OnnxNode, operator: Remap, edges: Edges) -> Value:
-    """The result of a Remap of a value: slices, parts, repeated elements and pads along each axis."""
+    """The result, of shape `edges.shape`, of a Remap of a value: slices, parts, repeats and pads along each axis."""
     if node.op_type == "Pad":
         return _padded(context, node, operator, edges.shape)
     data = _movable(context, node, edges.inputs[0])
@@ -132,7 +133,7 @@ def _unmoved_axes(positions: Sequence[np.ndarray], shape: tuple[int, ...]) -> li
 
 
 def _padded(context: ImportContext, node: OnnxNode, operator: Remap, shape: Shape) -> Real | Pending:
-    """The result of a Pad; pads are zeros, another constant, or elements of the tensor (reflect, edge ...)."""
+    """The result, of shape `shape`, of a Pad; pads are zeros, another constant, or elements of the tensor."""
     data = real_operand(context, node, 0, viewed=True)
     positions = [_positions(runs) for runs in operator.runs]
     zeros = any((places < 0).any() for places in positions)
@@ -164,7 +165,7 @@ def _padded(context: ImportContext, node: OnnxNode, operator: Remap, shape: Shap
 
 
 def gathered(context: ImportContext, node: OnnxNode, operator: Gather, edges: Edges) -> Value:
-    """The elements of a value at constant indices along an axis."""
+    """The elements of the value `edges.inputs[0]` at constant indices along an axis, in the shape `edges.shape`."""
     data, axis = _movable(context, node, edges.inputs[0]), operator.axis
     indices = np.array(operator.indices, np.int64)
     elements = np.take(elements_of(context, data), indices, axis)
@@ -181,7 +182,7 @@ def import_cast(context: ImportContext, node: OnnxNode) -> bool:
 
 
 def _movable(context: ImportContext, node: OnnxNode, name: str) -> Movable:
-    """The value called `name`, whose elements can be moved; fails on values for which this is not possible."""
+    """The value called `name`, whose elements can be moved; raises ModelError for other values."""
     value = context.values[name]
     if not isinstance(value, Real | Integer | Pending):
         context.refuse_float(node, 0, value)
@@ -232,8 +233,8 @@ def concatenated(
 def _joined(
     context: ImportContext, node: OnnxNode, parts: tuple[Real, ...], axis: int, shape: tuple[int, ...]
 ) -> Pending:
-    """Imports a Concat of different tensors as a move of whole channels or of whole positions (pixels). Returns a
-    pending result, which the next QuantizeLinear rounds.
+    """Imports a Concat of different tensors `parts` along `axis`, to a result of `shape`, as a move of whole channels
+    or of whole positions (pixels). Returns a pending result, which the next QuantizeLinear rounds.
     """
     channels = channel_axes(context, parts, len(shape))
     order = [0, *channels, *[i for i in range(1, len(shape)) if i not in channels]]

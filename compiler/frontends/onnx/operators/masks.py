@@ -144,8 +144,8 @@ def import_masked_softmax(context: ImportContext, node: OnnxNode) -> bool:
 def _masked_scores(
     context: ImportContext, node: OnnxNode, value: Pending, masked: Masked, scale: np.float32, top: int
 ) -> Real:
-    """Adds the node that sums the attention scores `value` and their mask, which the softmax `node` reads. Returns the
-    sum as a uint8 tensor.
+    """Adds the node that sums the attention scores and the mask of `masked`, the operation of `value`, which the
+    softmax `node` reads. Returns the sum as a uint8 tensor.
 
     The greatest possible score is subtracted, so that the largest value is 0. `scale`: scale of the sum; `top`: the
     stored value that represents 0.

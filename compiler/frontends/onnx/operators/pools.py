@@ -86,7 +86,7 @@ def import_global_pool(context: GraphContext, node: OnnxNode) -> None:
 
 
 def maximum(context: ImportContext, node: OnnxNode, operator: MaxPool, edges: Edges) -> Pending | Integer:
-    """The maximum over windows of a dequantized or an integer tensor."""
+    """The maximum over windows of the dequantized or integer tensor `edges.inputs[0]`."""
     if any(node.outputs[1:]):
         context.fail(node, "indices of the maxima are not supported", "leave out its second output")
     value = context.values[edges.inputs[0]]
@@ -106,7 +106,9 @@ def maximum(context: ImportContext, node: OnnxNode, operator: MaxPool, edges: Ed
 
 
 def averaged(context: ImportContext, node: OnnxNode, operator: AveragePool, edges: Edges) -> Pending:
-    """Averages a dequantized tensor over windows. Returns a pending result, which the next QuantizeLinear rounds."""
+    """Averages a dequantized tensor over windows, to a result of `edges.shape`. Returns a pending result, which the
+    next QuantizeLinear rounds.
+    """
     data = real_operand(context, node, 0)
     _check_pool(context, node, data, operator.window)
     return pending_result(node, average_of(data, operator.window, operator.counted), edges.shape)
@@ -122,7 +124,7 @@ def average_of(data: Real, window: Window, counted: Pads = UNCOUNTED, *, total: 
 
 
 def _check_pool(context: ImportContext, node: OnnxNode, data: Real, window: Window) -> None:
-    """Fails on a pool of a tensor that is no image (N, C, H, W), and on a dilated window."""
+    """Raises NodeError for a pool of a tensor that is no image (N, C, H, W), and for a dilated window."""
     plane_operand(context, node, data)
     if window.dilations != (1, 1):
         context.fail(node, f"dilations {window.dilations} are not supported", "use a pool without dilations")
@@ -250,8 +252,8 @@ def lines_along(context: ImportContext, node: OnnxNode, data: Real, reduced: set
 def round_average(
     context: ImportContext, to: Rounding, *, data: Real, pool: AveragePool, total: bool = False
 ) -> str:
-    """Adds an integer average pool, requantized by `to`; returns the name of the result's tensor. `total`: sums of
-    windows, not averages.
+    """Adds an integer average pool `pool` of `data`, requantized by `to`; returns the name of the result's tensor.
+    `total`: sums of windows, not averages.
     """
     source = data.quantization
     window, counted = pool.window, pool.counted

@@ -19,7 +19,7 @@ from ..values import Pending
 
 
 def convolved(context: ImportContext, node: OnnxNode, operator: Convolution, edges: Edges) -> Pending:
-    """Convolves a dequantized tensor. Returns a pending result, which the next QuantizeLinear rounds."""
+    """Convolves a dequantized tensor. Returns a result of `edges.shape`, which the next QuantizeLinear rounds."""
     if operator.transposed:
         from .transposed import transposed
 
@@ -41,8 +41,8 @@ def convolved(context: ImportContext, node: OnnxNode, operator: Convolution, edg
 def weight_operand(
     context: ImportContext, node: OnnxNode, value: object, *, channel_axis: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Constant weights minus their zero point, and a float32 scale for each output channel (along `channel_axis`).
-    Weights are int8, or int16 if a weight does not fit int8 (`wide_weights`).
+    """Constant weights `value` minus their zero point, and a float32 scale per output channel (along `channel_axis`).
+    Weights are int8, or int16 if one does not fit int8 (`wide_weights`). Raises NodeError for any other `value`.
     """
     if isinstance(value, Constant):
         context.fail(node, "its weights are float", QUANTIZE)
@@ -81,7 +81,7 @@ def weight_operand(
 
 
 def bias_operand(context: ImportContext, node: OnnxNode, index: int) -> Bias:
-    """Input `index` as a bias, which must be constant; None if the input is left out."""
+    """Input `index` as a bias; None if the input is left out. Raises NodeError if it is not a constant."""
     value = context.value(node, index)
     if value is None or isinstance(value, Constant | QuantizedConstant):
         return value

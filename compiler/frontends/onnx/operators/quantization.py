@@ -49,8 +49,8 @@ def import_quantize(context: ImportContext, node: OnnxNode) -> None:
 def _grid(
     context: ImportContext, node: OnnxNode, shape: tuple[int, ...], *, holds: ActivationType | None = None
 ) -> Quantization:
-    """Reads the scale and zero point of a QuantizeLinear or DequantizeLinear (see `read_grid`). Fails if there is more
-    than one scale."""
+    """Reads the scale and zero point of a QuantizeLinear or DequantizeLinear (see `read_grid`). Raises NodeError for
+    more than one scale."""
     dtype, scale, zero_point = read_grid(context, node, shape, holds=holds)
     if scale.size != 1:
         context.fail(
@@ -97,8 +97,8 @@ def quantized_constant(
     scale: np.ndarray,
     zero_point: np.ndarray | None,
 ) -> QuantizedConstant:
-    """A quantized constant from integers, scale and zero point, per tensor or along the node's axis; fails on sizes
-    that do not match.
+    """A quantized constant from integers, scale and zero point, per tensor or along the node's axis. Raises NodeError
+    for sizes that do not match. `zero_point` None: 0.
 
     A negative scale, which ONNX Runtime writes for symmetric weights of 4 bits, becomes positive: the integers are
     mirrored at their zero point, so the real values are unchanged.
@@ -122,8 +122,8 @@ def quantized_constant(
 def _mirrored(
     context: ImportContext, node: OnnxNode, integers: np.ndarray, zero_point: np.ndarray, where: np.ndarray
 ) -> np.ndarray:
-    """`integers`, mirrored at the zero point (2 * zero point - integer) where `where` is true; fails if a result does
-    not fit their type.
+    """`integers`, mirrored at `zero_point` (2 * zero point - integer) where `where` is true; raises NodeError if a
+    result does not fit their type.
     """
     if not where.any():
         return integers
@@ -141,7 +141,7 @@ def _mirrored(
 
 def rounded_type(context: GraphContext, node: OnnxNode, zero_point: np.dtype | None) -> np.dtype:
     """The element type of a QuantizeLinear's result: the type of the zero point (`zero_point`) if there is one, else
-    the attribute `output_dtype`, by default uint8. Refuses a node whose zero point and attribute differ in type."""
+    the attribute `output_dtype`, by default uint8. Raises InvalidNodeError if both differ."""
     number = node.integer("output_dtype", TensorProto.UNDEFINED)
     if number == TensorProto.UNDEFINED:
         return np.dtype(np.uint8) if zero_point is None else zero_point
@@ -154,7 +154,7 @@ def rounded_type(context: GraphContext, node: OnnxNode, zero_point: np.dtype | N
 
 
 def check_real_type(context: GraphContext, node: OnnxNode) -> None:
-    """Fails on a DequantizeLinear whose attribute `output_dtype` is another type than float32."""
+    """Raises NodeError for a DequantizeLinear whose attribute `output_dtype` is another type than float32."""
     number = node.integer("output_dtype", TensorProto.UNDEFINED)
     if number not in (TensorProto.UNDEFINED, TensorProto.FLOAT):
         name = TensorProto.DataType.Name(number) if number in TensorProto.DataType.values() else number
@@ -166,7 +166,7 @@ def check_real_type(context: GraphContext, node: OnnxNode) -> None:
 
 
 def check_scale_axis(context: GraphContext, node: OnnxNode, shape: tuple[int, ...]) -> None:
-    """Refuses a QuantizeLinear or DequantizeLinear whose axis is not in `shape`, unless it is one of `UNUSED_AXES`."""
+    """Raises InvalidNodeError if the data's `shape` lacks the node's axis, unless it is one of `UNUSED_AXES`."""
     rank, axis = len(shape), node.integer("axis", 1)
     if not -rank <= axis < rank and axis not in UNUSED_AXES:
         context.refuse(
@@ -178,7 +178,7 @@ def scale_axis(
     context: GraphContext, node: OnnxNode, shape: tuple[int, ...], scale: np.ndarray, zero_point: np.ndarray
 ) -> int:
     """The axis, 0 or more, along which a QuantizeLinear or DequantizeLinear of data of this `shape` has a scale for
-    each index. Refuses scales and zero points of other shapes.
+    each index. Raises InvalidNodeError for scales and zero points of other shapes.
     """
     rank, axis = len(shape), node.integer("axis", 1)
     fits = scale.ndim == 1 and -rank <= axis < rank and shape[axis] == scale.size
@@ -196,8 +196,8 @@ def read_grid(
     context: GraphContext, node: OnnxNode, shape: tuple[int, ...], *, holds: str | None = None
 ) -> tuple[ActivationType, np.ndarray, np.ndarray]:
     """Returns (type of the integers, float32 scale, zero point) of a QuantizeLinear or DequantizeLinear of data of this
-    `shape`. `holds`: the type of the integers that a DequantizeLinear reads; None for a QuantizeLinear. Fails if the
-    scale is per block of elements, or if one scale has several zero points."""
+    `shape`. `holds`: the type of the integers that a DequantizeLinear reads; None for a QuantizeLinear. Raises
+    NodeError for a scale per block, and for several zero points of one scale."""
     refuse_blocks(context, node)
     scale, zero_point = context.array(node, 1, "scale"), context.array(node, 2, "zero point")
     if scale is None:
@@ -221,13 +221,13 @@ def read_grid(
 
 
 def refuse_blocks(context: GraphContext, node: OnnxNode) -> None:
-    """Fails on a node with a scale for each block."""
+    """Raises NodeError for a node with a scale for each block."""
     if node.integer("block_size", 0):
         context.fail(node, "a scale for each block is not supported", "quantize per tensor or per channel")
 
 
 def checked_scale(context: GraphContext, node: OnnxNode, scale: np.ndarray) -> np.ndarray:
-    """The scale as float32; fails unless finite and positive."""
+    """The scale as float32; raises NodeError unless it is finite and positive."""
     if scale.dtype not in (np.dtype(np.float32), np.dtype(np.float16), np.dtype(np.float64)):
         context.fail(node, f"its scale must be float, not {scale.dtype}", "give float32 scales")
     narrow = scale.astype(np.float32)
@@ -237,7 +237,7 @@ def checked_scale(context: GraphContext, node: OnnxNode, scale: np.ndarray) -> n
 
 
 def activation_type(context: GraphContext, node: OnnxNode, dtype: np.dtype) -> ActivationType:
-    """The name of the type of an activation's integers; fails on all but int8 and uint8."""
+    """The name of `dtype`, the type of an activation's integers; raises NodeError for all but int8 and uint8."""
     if dtype == np.int8:
         return "int8"
     if dtype == np.uint8:

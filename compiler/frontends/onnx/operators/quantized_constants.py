@@ -23,7 +23,7 @@ from .quantization import (
 
 
 def quantize_constant(context: ImportContext, node: OnnxNode, value: Constant | QuantizedConstant) -> None:
-    """Imports a QuantizeLinear of a constant, whose integers are computed at import."""
+    """Imports a QuantizeLinear of the constant `value`, whose integers are computed at import."""
     refuse_blocks(context, node)
     real = value.real()
     scale = context.array(node, 1, "scale")
@@ -72,8 +72,8 @@ def spanned(constant: Constant | QuantizedConstant) -> QuantizedConstant:
 def stored_constant(
     context: ImportContext, node: OnnxNode, constant: QuantizedConstant
 ) -> tuple[np.ndarray, Quantization]:
-    """The elements of `constant` as a tensor of the graph stores them, int8, and their quantization; fails on several
-    scales.
+    """The elements of `constant` as a tensor of the graph stores them, int8, and their quantization. Raises NodeError
+    for several scales.
     """
     if constant.axis is not None:
         context.fail(

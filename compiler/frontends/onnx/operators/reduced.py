@@ -60,7 +60,7 @@ def _operation(context: ImportContext, node: OnnxNode, lines: Lines) -> Operatio
 
 def _round_minimum(context: ImportContext, to: Rounding, *, node: OnnxNode, lines: Lines) -> str:
     """Computes a ReduceMin as -max(-x): adds nodes that negate the data, take the maximum, and negate and round it by a
-    look-up table. Returns the name of the output tensor.
+    look-up table. Returns the name of the output tensor. `lines`: the reduction as a pool.
     """
     data = negated(context, node, lines.data)
     most = replace(to.pending, operation=Maximum(data=data, window=lines.window), low=-np.inf, high=np.inf)

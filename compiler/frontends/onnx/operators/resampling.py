@@ -28,8 +28,9 @@ MOST_WEIGHT = 127
 
 
 def resized(context: ImportContext, node: OnnxNode, operator: Resize, edges: Edges) -> Pending | Integer:
-    """The result of a Resize. Mode "nearest" selects elements of a dequantized tensor, or of an integer tensor (some
-    quantizers write the Resize before the DequantizeLinear); mode "linear" interpolates a dequantized tensor.
+    """The result, of shape `edges.shape`, of a Resize. Mode "nearest" selects elements of a dequantized tensor, or of
+    an integer tensor (some quantizers write the Resize before the DequantizeLinear); mode "linear" interpolates a
+    dequantized tensor.
     """
     value = context.values[edges.inputs[0]]
     if not isinstance(value, Integer) or operator.mode != "nearest":
@@ -90,7 +91,9 @@ def integer_weights(fractions: np.ndarray) -> np.ndarray:
 def round_interpolated(
     context: ImportContext, to: Rounding, *, data: Real, rows: AxisTable, columns: AxisTable
 ) -> str:
-    """Adds a node that resizes rows and columns on a processor; returns the name of the result's tensor."""
+    """Adds a node that resizes `data` on a processor; returns the result's name. `rows`, `columns`: neighbours and
+    weights of each output row and column.
+    """
     shape = context.tensors[data.tensor].nchw
     operator = Interpolation(
         rows=_neighbours(rows, shape[2]),
@@ -105,8 +108,8 @@ def round_interpolated(
 
 
 def _neighbours(table: AxisTable, size: int) -> Neighbours:
-    """The neighbours of each output along an axis of `size` elements. ONNX Runtime reads the last element twice, with
-    half of the weight each time.
+    """The neighbours of each output of `table` along an axis of `size` input elements. ONNX Runtime reads the last
+    element twice, with half of the weight each time.
     """
     second = np.where(table.first == size - 1, np.float32(0.5), table.weight)
     return Neighbours(first=table.first, weight=np.stack([1 - second, second], axis=1))
@@ -116,7 +119,8 @@ def round_resampled(
     context: ImportContext, to: Rounding, *, data: Real, rows: AxisTable, columns: AxisTable
 ) -> str:
     """Adds nodes of an accelerator: a node that resizes columns, rounded to the input's quantization, and then a node
-    that resizes rows; an axis that does not change needs no node. Returns the name of the result's tensor.
+    that resizes rows; an axis that does not change needs no node. Returns the name of the result's tensor. `rows`,
+    `columns`: neighbours and weights of each output row and column.
 
     Columns come first because an accelerator stores resized columns one by one, and there are fewer pixels to store
     before the rows are resized.

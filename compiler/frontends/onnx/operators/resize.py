@@ -49,8 +49,8 @@ class ResizedAxis:
 
 
 def modes_of(context: GraphContext, node: OnnxNode) -> tuple[str, str, str]:
-    """Interpolation mode, coordinate transformation and rounding mode of a Resize; refuses names that ONNX does not
-    define.
+    """Interpolation mode, coordinate transformation and rounding mode of a Resize; raises InvalidNodeError for names
+    that ONNX does not define.
     """
     mode, coordinates, rounding, policy = found = (
         node.text("mode", "nearest"),

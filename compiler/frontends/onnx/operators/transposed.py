@@ -102,8 +102,8 @@ def import_transposed_convolution(context: GraphContext, node: OnnxNode) -> None
 
 
 def transposed(context: ImportContext, node: OnnxNode, operator: Convolution, shape: Shape) -> Pending:
-    """The pending result of a transposed convolution; the QuantizeLinear that reads it determines its rounding. Groups
-    (on accelerators only) and dilations become zeros among the weights.
+    """The pending result, of this `shape`, of a transposed convolution; the QuantizeLinear that reads it determines its
+    rounding. Groups (on accelerators only) and dilations become zeros among the weights.
     """
     window = operator.window
     weight, scale = transposed_weights(context, node, operator.groups, window.dilations)
@@ -123,7 +123,7 @@ def transposed_weights(
     context: ImportContext, node: OnnxNode, groups: int, dilations: Sequence[int]
 ) -> tuple[np.ndarray, np.ndarray]:
     """The integer weights of a quantized ConvTranspose as weights (C, O, *kernel) of one group without dilations, and a
-    scale for each of the O filters. Processors have no such convolution of several groups: it is refused there.
+    scale for each of the O filters. Processors have no such convolution of several groups: NodeError is raised there.
     """
     weight, scale = weight_operand(context, node, context.value(node, 1), channel_axis=1)
     if groups != 1 and context.abilities.processor:
@@ -151,7 +151,7 @@ def _without_groups(weight: np.ndarray, groups: int) -> np.ndarray:
 
 
 def _without_dilations(weight: np.ndarray, dilations: Sequence[int]) -> np.ndarray:
-    """Weights (C, O, *kernel) in which zeros between the elements of the kernel replace its dilations."""
+    """Copies `weight` (C, O, *kernel) with zeros between the elements of the kernel, which replace its `dilations`."""
     if set(dilations) == {1}:
         return weight
     extents = [window_extent(k, d) for k, d in zip(weight.shape[2:], dilations, strict=True)]

@@ -38,7 +38,7 @@ Plane = tuple[int, int]
 
 
 def import_on_volume(context: ImportContext, node: OnnxNode) -> None:
-    """Imports Conv, ConvTranspose, MaxPool, AveragePool and global pools of a volume; refuses other operators."""
+    """Imports Conv, ConvTranspose and pools, also global, of a volume; raises NodeError for other operators."""
     data = without_pads(context, node, real_operand(context, node, 0, viewed=True))
     match node.op_type:
         case "Conv":
@@ -127,7 +127,9 @@ def _pooled_whole(context: ImportContext, node: OnnxNode, data: Real) -> Pending
 def _checked_outputs(
     context: ImportContext, node: OnnxNode, windows: Windows, sizes: Sequence[int]
 ) -> tuple[int, Plane]:
-    """Number of output slices, and the plane of a slice; fails where a window is larger than the volume."""
+    """Number of output slices, and the plane of a slice; raises NodeError where a window is larger than the volume of
+    `sizes`.
+    """
     ends = zip(sizes, windows.pads[:3], windows.pads[3:], windows.extents, windows.strides, strict=True)
     depth, height, width = (
         (size + low + high - extent) // stride + 1 for size, low, high, extent, stride in ends
@@ -140,8 +142,8 @@ def _checked_outputs(
 
 
 def _depths(windows: Windows, depths: int) -> np.ndarray:
-    """The index of the input slice that each tap of the kernel reads for each output slice: int [outputs, taps].
-    Indices below 0 and from the volume's depth on are pads.
+    """The index of the input slice that each tap of the kernel reads for each of `depths` output slices: int [outputs,
+    taps]. Indices below 0 and from the volume's depth on are pads.
     """
     first = np.arange(depths) * windows.strides[0] - windows.pads[0]
     return first[:, None] + np.arange(windows.kernel[0]) * windows.dilations[0]
@@ -180,7 +182,8 @@ def _sliced(
     node: OnnxNode, operation: Operation, batch: int, depth: int, channels: int, plane: Plane
 ) -> Pending:
     """The result of an `operation` that computes the slices of a volume as images, in the form of a volume. It is a
-    pending result, which the next QuantizeLinear rounds. `batch`, `depth`, `channels` and `plane`: sizes of the volume.
+    pending result, which the next QuantizeLinear rounds. `batch`, `depth`, `channels` and `plane` (H, W): sizes of the
+    resulting volume.
     """
     view = transposed_view((batch, channels, depth, *plane), SLICES)
     return pending_result(node, operation, (batch * depth, channels, *plane), view=view)

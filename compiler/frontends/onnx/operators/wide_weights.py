@@ -21,7 +21,7 @@ from ..values import Real
 def split_weights(context: ImportContext, product: Product, to: Rounding) -> Product:
     """Replaces the int16 weights of a product by int8 weights. If a weight does not fit int8, it becomes a sum of
     several int8 weights, and a new Channels node repeats its input channel once for each of them. Returns the product
-    of the repeated channels and the int8 weights.
+    of the repeated channels and the int8 weights. `to` names the ONNX nodes and the output.
     """
     rest = product.weight.astype(np.int16)
     fan_in = rest.shape[1]

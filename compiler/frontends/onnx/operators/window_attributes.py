@@ -20,7 +20,7 @@ AUTOMATIC = ("NOTSET", "SAME_UPPER", "SAME_LOWER", "VALID")
 
 
 def check_image(context: GraphContext, node: OnnxNode, data: Sequence[int]) -> None:
-    """Fails on data that is no image (N, C, H, W)."""
+    """Raises NodeError for data whose shape, `data`, is no image (N, C, H, W)."""
     if len(data) != 4:
         context.fail(
             node,
@@ -37,8 +37,8 @@ def convolution_groups(
     *,
     transposed: bool = False,
 ) -> int:
-    """Number of groups of a Conv or (`transposed`) ConvTranspose in any number of dimensions; refuses shapes of data
-    and weights that do not match."""
+    """Number of groups of a Conv or (`transposed`) ConvTranspose in any number of dimensions. Raises InvalidNodeError
+    if `data` and `weight`, the shapes of both, do not match."""
     if len(data) != len(weight) or len(data) < 3:
         context.refuse(
             node,
@@ -126,7 +126,7 @@ def bias_names(context: GraphContext, node: OnnxNode, filters: int) -> tuple[str
 
 
 def bias_tensor(context: GraphContext, node: OnnxNode, filters: int) -> Tensor:
-    """The bias of a node with `filters` filters; fails if it has another shape."""
+    """The bias of a node with `filters` filters; raises NodeError unless its shape is (`filters`,)."""
     bias = context.operand(node, 2)
     if bias.shape != (filters,):
         context.fail(

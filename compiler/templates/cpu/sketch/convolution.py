@@ -172,8 +172,8 @@ def convolution_values(sketches: Sketches, summed: Sum, roles: Roles) -> dict[st
 
 
 def _in_memory(sketches: Sketches, summed: Sum, roles: Roles, parts: Sequence[int]) -> _Plan | None:
-    """The plan of least cost that keeps sums in memory and adds to them in parts; None if the first part would contain
-    all terms. `parts`: the allowed numbers of terms in a part (values of the knob "part"), ascending.
+    """The plan of least cost that keeps sums in memory and adds to them in parts; None if one part would contain all
+    terms. `parts`: the values of the knob "part" (iterations of the outermost reduction loop in a part), ascending.
     """
     held = int(HELD_SHARE * sketches.target.cache_bytes[0]) // (roles.weights.bits // 8 * roles.lane.size)
     most = max(1, min(MOST_VECTORS, held // HELD_TERMS))
@@ -188,7 +188,7 @@ def _in_memory(sketches: Sketches, summed: Sum, roles: Roles, parts: Sequence[in
 
 def _live_shares(sketches: Sketches, summed: Sum, roles: Roles) -> tuple[np.ndarray, np.ndarray] | None:
     """Two arrays, for tiles of 1, 2, ... rows and for tiles of 1, 2, ... columns: the share of products that remain
-    after taps that read only pads are skipped. None if skipping saves too few products (`FEW_LIVE`).
+    after taps that read only pads are skipped. None for int8 weights, several sums, or small savings (`FEW_LIVE`).
     """
     # Pads of integers are no zeros. With several sums, the main sum's order of terms is that of all sums.
     if roles.weights.bits < summed.bits or len(sketches.stages.sums) > 1:
@@ -213,8 +213,8 @@ def _tile(
     most_vectors: int,
     shares: tuple[np.ndarray, np.ndarray] | None,
 ) -> dict[str, int]:
-    """Elements of a register tile, by loop. `shares`: result of `_live_shares`; other arguments as in
-    `choose_positions`.
+    """Elements of a register tile, by loop. `shares`: result of `_live_shares`. `vector_cost`: time to load a vector.
+    `most_vectors`: largest number of blocks of filters in a tile.
     """
     named = (*roles.matrix, roles.filters)
     # A block of filters may take several registers.
@@ -228,7 +228,7 @@ def _tile(
 def _plan_blocks(
     sketches: Sketches, summed: Sum, roles: Roles, tile: Mapping[str, int], part: int, *, stored: bool = False
 ) -> _Plan:
-    """The cheapest plan for the register tile `tile`. `part`: terms of a partial sum. `stored`: sums are in memory."""
+    """The cheapest plan for the register tile `tile`. `part`: value of that knob. `stored`: sums are in memory."""
     target, cut = sketches.target, next(iter(roles.positions), None)
     strips = roles.filters if stored else None
     grid = np.meshgrid(_counts(sketches, summed, cut, tile), _counts(sketches, summed, strips, tile))
@@ -290,7 +290,7 @@ def _plan_blocks(
 
 
 def _counts(sketches: Sketches, summed: Sum, axle: Axle | None, tile: Mapping[str, int]) -> np.ndarray:
-    """Candidate numbers of tiles in a block along a loop, ascending; the last candidate is the number of all tiles."""
+    """Numbers of tiles to try for a block along `axle` (None: 1), ascending to all tiles; `tile`: elements by loop."""
     if axle is None:
         return np.ones(1, np.int64)
     knob = f"block.{summed.axles.index(axle)}"

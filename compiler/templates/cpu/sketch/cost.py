@@ -84,8 +84,9 @@ def effective_values(sketches: Sketches, values: Mapping[str, int]) -> dict[str,
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _Terms:
-    """Tables for every combination of the knobs "terms" (order of the reduction loops), "part" (terms of a partial sum)
-    and "unroll", with the results of `part_of` and `unrolled_loops`: int64 [orders, parts, unrolls] each.
+    """Tables for every combination of the knobs "terms" (order of the reduction loops), "part" (iterations of the first
+    loop in a partial sum) and "unroll", with the results of `part_of` and `unrolled_loops`: int64 [orders, parts,
+    unrolls] each.
 
     `part`, `unroll`: effective values of the knobs. `steps`: number of unrolled terms. `parts`, `unrolls`: the knobs'
     values along the second and third axis.
@@ -169,8 +170,8 @@ def _effective(sketches: Sketches, summed: Sum, columns: Columns, terms: _Terms)
 
 
 def _same_order(active: list[np.ndarray], number: np.ndarray) -> np.ndarray:
-    """For each point (setting of the knobs), the first of all permutations in which the `active` loops have the same
-    order as in permutation `number`.
+    """For each point (setting of the knobs), the index of the first of all permutations in which the active loops have
+    the same order as in permutation `number`. `active`: for each loop, bool [points].
     """
     orders = list(permutations(range(len(active))))
     table = np.zeros((1 << len(active), len(orders)), np.int64)
@@ -259,7 +260,9 @@ def _estimated(sketches: Sketches, floor: float, terms: _Terms | None, columns: 
 
 
 def _stored_bytes(summed: Sum, tile: Columns, block: Columns) -> np.ndarray:
-    """Bytes of the sums of a block."""
+    """Bytes of the sums of a block at every point (setting of the knobs). For each loop, `tile` has the elements of a
+    tile, `block` the tiles of a block (0: all).
+    """
     bytes_ = np.full(len(tile[summed.axles[0].name]), summed.bits // 8 * prod(t.size for t in summed.beside))
     for a in summed.axles:
         bytes_ = bytes_ * np.where(block[a.name] > 0, block[a.name] * tile[a.name], a.size)

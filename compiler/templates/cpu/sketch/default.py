@@ -10,8 +10,8 @@ from .stages import Axle, Sum
 
 
 def default_values(sketches: Sketches) -> dict[str, int]:
-    """The default setting of the knobs of `cost.sketch_space`: `convolution.py` chooses the knobs of convolutions with
-    constant weights, `other_sums.py` the knobs of other sums; all other knobs have their first value.
+    """The default setting of the knobs of `cost.sketch_space`: `convolution.py` chooses the knobs of convolutions
+    (`roles_of`), `other_sums.py` the knobs of other sums; all other knobs have their first value.
 
     Vectors run along the innermost loop of the main sum's consumer (the nest that reads the sum).
     """

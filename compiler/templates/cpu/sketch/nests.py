@@ -134,7 +134,7 @@ class NestFinder:
         )
 
     def vector_loops(self, chain: Sequence[For], writer: Assign | Reduce) -> tuple[str, ...]:
-        """At most two loops to vectorize: first a loop with contiguous stores, then a loop with contiguous loads."""
+        """At most two loops to vectorize: preferably with contiguous stores, else loads. () if extents vary."""
         constant = [n for n in chain if isinstance(n.extent, Const) and n.extent.value > 1]
         if len([n for n in chain if not isinstance(n.extent, Const)]):
             return ()
@@ -172,9 +172,9 @@ def chain_of(node: Stmt) -> tuple[list[For], Stmt]:
 
 def _move_across(chain: Sequence[For], writer: Assign | Reduce, column: str) -> tuple[str, int, bool] | None:
     """For a nest that copies and transposes a tensor, returns (name, side, vectors): the loop along which the source is
-    contiguous, the largest side of squares that are transposed in registers, and whether vectors run along this loop.
-
-    None if the source is contiguous along `column` too, or along no other loop of at least LEAST_SQUARE iterations.
+    contiguous, the largest side of squares that are transposed in registers, and whether vectors run along loop `name`.
+    `column`: the first choice of `vector_loops`, usually the loop along which the destination is contiguous.
+    None if the source is contiguous along `column` too or only along loops of fewer than LEAST_SQUARE iterations.
     """
     sizes = {n.name: size_of(n) for n in chain}
     bits = writer.buffer.dtype.bits
@@ -226,7 +226,7 @@ def schedule_around(s: Schedule, around: Iterable[str], chains: Iterable[Sequenc
 def schedule_nest(
     s: Schedule, target: CpuTarget, nest: Nest, values: Mapping[str, int], *, parallel: bool
 ) -> None:
-    """Schedules a nest: its vectorized loop is cut into vectors and moved innermost, the next loop is unrolled."""
+    """Schedules a nest with the knobs nest.* in `values`: vectorizes a loop, innermost, and unrolls the next one."""
     unroll = values.get("nest.unroll", 1)
     if not nest.vectors:
         return
@@ -271,8 +271,8 @@ def schedule_nest(
 
 
 def _transpose(s: Schedule, nest: Nest, lanes: int, *, parallel: bool) -> None:
-    """Schedules a transposing copy in squares that are transposed in registers. A square has `nest.square` unrolled
-    rows and equally many vectorized columns.
+    """Schedules a transposing copy in squares that are transposed in registers. A square has at most `lanes` vectorized
+    columns, and `nest.square` unrolled rows or, if fewer, as many as columns.
     """
     sizes = {loop.name: loop.size for loop in nest.loops}
     column, row = nest.vectors[0], nest.across
@@ -294,8 +294,8 @@ def _transpose(s: Schedule, nest: Nest, lanes: int, *, parallel: bool) -> None:
 
 
 def _vectorize_rows(s: Schedule, nest: Nest, unroll: int) -> None:
-    """Schedules a nest of rows cut into pieces: each piece is vectorized whole, and the last, shorter piece is
-    peeled.
+    """Schedules a nest of rows cut into pieces: each piece is vectorized whole, and the last, shorter piece is peeled.
+    `unroll` pieces are unrolled together.
     """
     s.vectorize(nest.vectors[0])
     count = next((loop.size for loop in nest.loops if loop.name == nest.ragged), 0)

@@ -75,7 +75,7 @@ def other_values(sketches: Sketches, summed: Sum, lane: Axle, positions: list[Ax
 
 def _window_tile(sketches: Sketches, summed: Sum, positions: list[Axle]) -> dict[str, int]:
     """Elements of a register tile of a windowed sum without weights (a pool), by loop: two vectors of channels at
-    several columns, or one vector of columns in several rows.
+    several columns, or one vector of columns in several rows. `positions`: the loops over output positions.
     """
     lanes, channels, columns = sketches.lanes(summed.bits), summed.axles[-1], positions[-1]
     if channels not in positions:
@@ -116,8 +116,8 @@ def _weighted_tile(sketches: Sketches, summed: Sum, lane: Axle, positions: list[
 def _weighted_taps(
     sketches: Sketches, summed: Sum, positions: list[Axle], tile: dict[str, int]
 ) -> tuple[dict[str, int], dict[str, int]]:
-    """Chooses for a windowed sum with weights (a convolution). Returns (number of tiles in a block, by loop; the knobs
-    that decide how the terms are added).
+    """Chooses for a windowed sum with weights (a convolution), given the elements of its `tile` by loop. Returns (tiles
+    in a block, by loop; the knobs that decide how the terms are added). `positions`: the loops over output positions.
 
     If only the tiles along borders read pads, these tiles test for pads. If windows of other tiles read pads too, such
     a test would be needed for every term, so the input is copied with its pads: for each block of channels a whole

@@ -246,8 +246,8 @@ def _sum_up(
     lane: str,
     order: Sequence[str],
 ) -> tuple[str, ...]:
-    """Schedules the sum inside a tile: order of its loops, partial sums, vectors, unrolled loops. If sums are in
-    memory, the sum has loops over tiles of its own; returns their names, in the order of the consumer's loops `order`.
+    """Schedules the sum inside a tile whose consumer has the loops `rows` (unrolled) and `lane` (vectorized). If sums
+    are in memory, the sum has own loops over tiles; returns their names, in the order of the consumer's loops `order`.
     """
     n = sketches.lanes(summed.bits)
     of_vector = knobs.vector.inner
@@ -349,8 +349,8 @@ def _calls(program: Program) -> bool:
 
 
 def _packed(summed: Sum, read: Read, knobs: _Knobs) -> tuple[tuple[tuple[int, int], ...], tuple[int, ...]]:
-    """Tile sizes and order of dimensions with which `pack` stores the operand `read`: tile by tile, inside a tile in
-    the order of summation, vectors innermost.
+    """The tiles (dimension, size) and the order of dimensions with which `pack` stores the operand `read`: tile by
+    tile, inside a tile in the order of summation, vectors innermost.
     """
     length = {a.inner: knobs.tile[a.name] for a in summed.axles}
     length |= {t.name: t.size for t in summed.beside}

@@ -201,9 +201,9 @@ def order_of_terms(summed: Sum, number: int) -> tuple[str, ...]:
 
 
 def part_of(summed: Sum, order: tuple[str, ...], part: int) -> int:
-    """Effective value of the knob "part": number of iterations of the outermost reduction loop in a partial sum, or 0
-    if there are no partial sums. A partial sum needs at least two terms, and the loop must have more iterations than
-    one partial sum.
+    """Effective value of the knob value `part`: iterations of the outermost reduction loop (the first in `order`) in a
+    partial sum, or 0 if there are no partial sums. A partial sum needs at least two terms, and the loop must have more
+    iterations than one partial sum.
     """
     sizes = {t.name: t.size for t in summed.terms}
     least = 1 if any(sizes[name] > 1 for name in order[1:]) else 2
@@ -219,7 +219,7 @@ def default_part(summed: Sum) -> int:
 
 
 def unrolled_loops(summed: Sum, order: tuple[str, ...], part: int, most: int) -> tuple[tuple[str, int], ...]:
-    """The reduction loops to unroll, innermost first, and the unrolled iterations of each: at most `most` terms in all.
+    """The reduction loops to unroll, the last of `order` first, and their unrolled iterations: at most `most` terms.
 
     The outermost of these loops may be unrolled in part, by a number that divides its iterations (or `part`, if partial
     sums of `part` iterations cut the loop).

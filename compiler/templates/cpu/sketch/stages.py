@@ -148,7 +148,7 @@ class _Finder(NestFinder):
 
     def sum_at(self, statements: Sequence[Stmt], k: int) -> tuple[Sum, int] | None:
         """The sum that statement `k` computes, and the index in `statements` of its consumer (the nest that reads the
-        sum); None if the statement is no sum.
+        sum); None if the statement is no sum, or is not read by exactly one such nest, element by element.
         """
         chain, leaf = chain_of(statements[k])
         if not isinstance(leaf, Reduce) or leaf.first is None or leaf.buffer.name in self.parameters:
@@ -232,7 +232,7 @@ def _pairs(
     leaf: Reduce, reads: set[tuple[Expr, ...]], own: set[str], around: set[str]
 ) -> dict[str, str] | None:
     """For each loop of the consumer (the nest that reads the sum), the sum's loop along the same dimension. None if the
-    indices at which the consumer reads the sum do not match the indices at which it is written.
+    indices `reads` of the consumer do not match those that `leaf` writes. `own`, `around`: loops of sum and consumer.
     """
     if not all(isinstance(i, Var | Const) for i in leaf.indices):
         return None

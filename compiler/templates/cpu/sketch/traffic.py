@@ -81,7 +81,7 @@ def waiting_cycles(
 def _moved_bytes(
     reads: Sequence[Read], tile: Lengths, nest: Sequence[Level], room: float
 ) -> list[np.ndarray]:
-    """For each operand, the bytes that come from beyond a cache of `room` bytes.
+    """For each operand, the bytes that come from beyond a cache of `room` bytes; `tile`, `nest`: see `waiting_cycles`.
 
     If the operands of one iteration of a loop exceed the cache, every iteration reads its operands again. Otherwise the
     next iteration reads only elements that are new; an operand that does not depend on the loop has none.

@@ -48,7 +48,9 @@ def test_more_threads_do_pieces_of_work_at_the_same_time() -> None:
 
 
 def test_kernels_are_lowered_without_asking_llvm_which_machine_this_is(monkeypatch: pytest.MonkeyPatch):
-    """Only one thread at a time may call LLVM, and LLVM may be busy with the code of the previous kernel."""
+    """Lowering a kernel does not ask LLVM for the processor's features: only one thread at a time may call LLVM, and
+    LLVM may be busy with the code of the previous kernel.
+    """
     target = host_target()
 
     def busy() -> dict[str, bool]:

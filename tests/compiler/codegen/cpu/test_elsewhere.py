@@ -76,7 +76,9 @@ def arrays_of(program: Program, seed: int) -> dict[str, np.ndarray]:
 
 
 def run(machine: str, s: Schedule, arrays: dict[str, np.ndarray], folder: Path, parallel: bool = False):
-    """The output Y of a scheduled program, run for `machine` (a name in MACHINES) under emulation."""
+    """The output Y of the scheduled program `s` on `arrays`, compiled for `machine` (a name in MACHINES) and run under
+    emulation, with files in `folder`. `parallel`: on several threads.
+    """
     text, processor = MACHINES[machine]
     target = parse_target(text)
     module = lower(s.program, target, function=f"{s.program.name}_kernel")
@@ -131,7 +133,7 @@ WINDOWS = [
 
 @lru_cache
 def convolution(case: int) -> tuple[Program, dict[str, np.ndarray], np.ndarray]:
-    """A float convolution: its program, its arrays, and the output that the interpreter computes."""
+    """A float convolution with `WINDOWS[case]`: its program, its arrays, and the output of the interpreter."""
     window, (height, width) = WINDOWS[case]
     program = blocked_convolution(
         Convolution(batch=2, channels=6, height=height, width=width, filters=14, window=window, groups=2),

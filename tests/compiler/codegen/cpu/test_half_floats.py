@@ -38,7 +38,7 @@ def run(program, x, lanes):
 
 
 def same(a, b):
-    """Whether two arrays have equal bits; NaNs must be in the same places, with any bits."""
+    """Whether two arrays have equal bits where they are not NaN; asserts that their NaNs are in the same places."""
     nan = np.isnan(a.astype(np.float32))
     assert np.array_equal(nan, np.isnan(b.astype(np.float32)))
     view = {2: np.int16, 4: np.int32}[a.dtype.itemsize]

@@ -94,7 +94,9 @@ def test_vectors_follow_the_level():
 
 
 def dots(lanes, scope="register"):
-    """A program that uses the dot-product instruction twice, accumulating in a buffer, and then stores the sum."""
+    """A program that uses the dot-product instruction of `lanes` sums twice, accumulating in a buffer in the memory
+    `scope` that starts at 2**31 - 5, and then stores the sums.
+    """
     declaration = intrinsics.dot_u8s8(lanes)
     x = Buffer(name="X", shape=(2, 4), dtype=DType.UINT8)
     w = Buffer(name="W", shape=(2, lanes, 4), dtype=DType.INT8)

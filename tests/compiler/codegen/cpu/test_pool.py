@@ -28,8 +28,8 @@ def pool():
 
 
 def sums(scope):
-    """A program of a parallel loop over rows. Each iteration uses a private buffer too large for the stack, which
-    threads must not share.
+    """A program of a parallel loop over rows. Each iteration uses a private buffer in the memory `scope`, too large for
+    the stack, which threads must not share.
     """
     a = Buffer(name="A", shape=(ROWS, COLUMNS), dtype=DType.INT32)
     t = Buffer(name="T", shape=(COLUMNS,), dtype=DType.INT32, scope=scope)

@@ -44,8 +44,9 @@ def test_accesses_of_other_lanes_find_memory_up_to_date() -> None:
 
 
 def _sums(kind: str) -> Program:
-    """A program that sums X [6, 8] over rows into the 8 elements of a register buffer, then adds elements of the buffer
-    in reverse order at indices known only at run time, then stores the buffer to Y.
+    """A program that sums X [6, 8] over rows into the 8 elements of a register buffer, in a loop of the given `kind`.
+    Then it adds element 7 - k to element k, for each k in order (indices known only at run time), and stores the buffer
+    to Y.
     """
     x = Buffer(name="X", shape=(6, 8), dtype=DType.FLOAT32)
     y = Buffer(name="Y", shape=(8,), dtype=DType.FLOAT32)

@@ -171,7 +171,9 @@ def test_lanes_and_warps_take_turns(half: DType) -> None:
 
 
 def lanes(row: Expr, column: Expr, count: int = 32) -> Program:
-    """A program in which each of `count` threads along x writes an element of a warp's sums."""
+    """A program in which each of `count` threads along x writes the element [`row`, `column`] of a warp's 16 x 8 sums;
+    then the warp stores all sums to Y.
+    """
     c = Buffer(name="c", shape=(16, 8), dtype=F32, scope=SUMS)
     y = Buffer(name="Y", shape=(16, 8), dtype=F32)
     one = Const(1.0, F32)

@@ -41,8 +41,8 @@ F16, F32, I8, I32 = DType.FLOAT16, DType.FLOAT32, DType.INT8, DType.INT32
 
 
 def isa_position(matrix: str, dtype: DType, lane: int, i: int) -> tuple[int, int]:
-    """Row and column of element i of a lane's fragment, copied from the PTX ISA's sections on m16n8k16, k8 (tf32) and
-    k32.
+    """Row and column of element i of a lane's fragment of `matrix` ("a", "b"; other texts: the sums), copied from the
+    PTX ISA's sections on m16n8k16, k8 (tf32) and k32.
     """
     group, thread = lane >> 2, lane % 4
     match matrix, dtype.bits:

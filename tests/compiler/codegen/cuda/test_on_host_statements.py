@@ -73,7 +73,7 @@ def case(name: str, inputs: Sequence[Buffer], output: Buffer, body: Stmt) -> Cas
 def elementwise(
     name: str, inputs: Sequence[DType], output: DType, value: Callable[..., Expr], size: int = 64
 ) -> Case:
-    """A case of Y[e] = value(e, element e of each input), computed by two blocks."""
+    """A case of Y[e] = value(e, element e of each input), for e below `size`, computed by two blocks."""
     arrays = [array(f"X{n}", size, dtype=dtype) for n, dtype in enumerate(inputs)]
     y = array("Y", size, dtype=output)
     half = size // 2
@@ -271,8 +271,9 @@ def test_phases() -> None:
 def tile(
     name: str, dtype: DType, pad: float, width: int, start: tuple[ExprLike, ExprLike], shape: tuple[int, int]
 ) -> Case:
-    """A case that copies tiles of 8 x 32 to shared memory (`width` elements a thread, filled with `pad` outside of the
-    source), and then to Y.
+    """A case that copies tiles of 8 x 32 to shared memory (`width` elements a copy, `pad` outside of the source), and
+    then to Y; a tile for each of three blocks. `shape` of the source; `start`: row and column of a tile's first element
+    in it.
     """
     x, s, y = (
         array("X", *shape, dtype=dtype),
@@ -347,8 +348,8 @@ def test_copies_and_vectors() -> None:
 
 
 def ring(stages: int, rows: int = 5) -> Case:
-    """A case of a pipeline: rows are copied asynchronously to a ring of `stages` buffers, up to `stages` - 1 rows ahead
-    of the row that is reversed into Y.
+    """A case of a pipeline: `rows` rows are copied asynchronously to a ring of `stages` buffers, up to `stages` - 1
+    rows ahead of the row that is written to Y with its elements in reverse order.
     """
     x, y, s = array("X", rows, 32), array("Y", rows, 32), array("s", stages, 32, scope="shared")
     k = Var("k")

@@ -103,8 +103,8 @@ HALVES = [DType.FLOAT16, DType.BFLOAT16]
 @quickly
 @given(data=st.data())
 def test_vectors(data):
-    """Vector loads and stores become one wide access or one access for each lane, depending on offsets, strides and
-    types.
+    """CUDA C++ of vector loads and stores gives the interpreter's results: they become one wide access or one access
+    for each lane, depending on offsets, strides and types.
     """
     programs: list[Program] = []
     b, t, v = Var("b"), Var("t"), Var("v")
@@ -174,8 +174,9 @@ def test_padded_copies(data):
 
 
 def test_sums():
-    """CUDA C++ of sums gives the interpreter's results: sums in registers or in memory, started or continued, alone or
-    beside other statements.
+    """CUDA C++ of sums over two loops, k outside, gives the interpreter's results. A sum begins anew in the very first
+    iteration, or in each iteration with k = 0 or with k = 2, or never, so that it continues the old value. The loop of
+    a last sum may have no iterations.
     """
     programs: list[Program] = []
     k, h = Var("k"), Var("h")

@@ -276,7 +276,9 @@ def test_a_transposed_convolution_may_have_a_window_larger_than_its_input() -> N
 
 
 def linear_places(inputs: int, outputs: int, scale: float, corners: bool) -> np.ndarray:
-    """Weights [outputs, inputs] of bilinear interpolation along one dimension, from PyTorch's documentation."""
+    """Weights [outputs, inputs] of bilinear interpolation along one dimension, from PyTorch's documentation. `corners`:
+    PyTorch's align_corners; `scale`: outputs per input, used only without it.
+    """
     found = np.zeros((outputs, inputs))
     for at in range(outputs):
         place = at * (inputs - 1) / (outputs - 1) if corners else (at + 0.5) / scale - 0.5

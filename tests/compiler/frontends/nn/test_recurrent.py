@@ -11,7 +11,9 @@ from vdla import nn
 
 
 def expected(kind: str, layer: nn.Module, x: np.ndarray, first: list[np.ndarray]) -> list[np.ndarray]:
-    """Outputs and last states of recurrent layers, in one direction or two, computed in numpy."""
+    """Outputs and last states of the stacked recurrent layers of `layer` on the inputs `x` and the first states
+    `first`, in one direction or two, computed in numpy. `kind`: "LSTM", else GRU.
+    """
     state = {name: p.value for name, p in layer.named_parameters() if p.value is not None}
     step, ends = (plain.lstm if kind == "LSTM" else plain.gru), []
     for number in range(layer.num_layers):

@@ -172,7 +172,9 @@ PTX = {
 @pytest.mark.parametrize("depth", [32, 64, 128])
 @pytest.mark.parametrize(("arch", "dtype"), [("sm_80", F16), ("sm_80", BF16), ("sm_90", F16)])
 def test_both_products_are_instructions_of_tensor_cores(arch: str, depth: int, dtype: DType) -> None:
-    """All loops over the registers of a thread are unrolled, so that no register is an array in memory."""
+    """The PTX of attention has as many mma instructions as both products need, and keeps no register in local memory:
+    all loops over the registers of a thread are unrolled.
+    """
     target = cuda_target(arch)
     sizes = sizes_of(500, 1000, depth, depth, heads=12, mask="added", dtype=dtype)
     tile = default(target, sizes)
@@ -209,7 +211,9 @@ def test_shared_memory_is_what_was_counted(name: str) -> None:
 @pytest.mark.parametrize("depth", [32, 64, 80, 128])
 @pytest.mark.parametrize("axes", ["by rows", "by columns"])
 def test_shared_memory_has_no_bank_conflicts(depth: int, axes: str) -> None:
-    """`ldmatrix` reads 8 rows of 16 bytes at a time; lanes store pairs of sums, and read vectors of sums by rows."""
+    """The rows of shared buffers are so long that no two lanes of one transaction use the same bank: `ldmatrix` reads 8
+    rows of 16 bytes at a time; lanes store pairs of sums, and read vectors of sums by rows.
+    """
     stored = (BY_COLUMN,) * 4 if axes == "by columns" else (BY_HEAD,) * 4
     sizes = sizes_of(128, 512, depth, depth, heads=12, axes=stored, dtype=F16)
     program = kernel(TARGET, sizes, default(TARGET, sizes))

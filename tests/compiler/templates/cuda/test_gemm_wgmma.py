@@ -37,7 +37,11 @@ SMALL = Knobs(rows=64, columns=24, depth=32, group_rows=64, group_columns=24, st
 
 @dataclass(frozen=True, kw_only=True)
 class Case:
-    """A matrix product (with `batch`, a batch of two), and its knobs."""
+    """A matrix product of factors X and W of type `dtype`, and its knobs; with `batch`, a batch of two.
+
+    `sizes`: (rows, columns, depth); `output`: type of the result; `transposed`: whether X and W are stored transposed;
+    `finished`: with bias, operand and ReLU; `constants`: names of the parameters that are constants.
+    """
 
     dtype: DType
     sizes: tuple[int, int, int]

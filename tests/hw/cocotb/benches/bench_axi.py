@@ -124,7 +124,9 @@ async def random_program(dut) -> None:
 @cocotb.test()
 @cocotb.parametrize(chance=[0.8] if "VDLA_SHORT" in os.environ else [0.1, 0.8])
 async def small_network(dut, chance: float) -> None:
-    """Two launches without a reset between them, at different base addresses, give the same result."""
+    """Two launches without a reset between them, at different base addresses, give the expected result. `chance`: the
+    share of cycles in which the memory stalls.
+    """
     case = load_case("network")
     program = case.program
     assert memory_bytes(program) < 0x8000

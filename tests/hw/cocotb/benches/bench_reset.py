@@ -106,7 +106,9 @@ async def launched_twice(dut) -> None:
     )
 )
 async def memory_error(dut, kind: str, response: int) -> None:
-    """An error response ends the run, is shown in the status register, and does not affect the next run."""
+    """An error response ends the run, is shown in the status register, and does not affect the next run. `kind`: the
+    memory segment, or "instruction", with the byte whose access is answered by the AXI response `response`.
+    """
     bench = Bench(dut)
     await reset(dut)
     program = bench.case.program
