@@ -212,7 +212,7 @@ def _import_operator(context: GraphContext, node: OnnxNode) -> None:
     importer(context, node)
 
 
-def _on_images(context: GraphContext, node: OnnxNode, importer: Row[GraphContext, None]) -> None:
+def _on_images(context: GraphContext, node: OnnxNode, importer: Row) -> None:
     """Imports a node of an operator on images (N, C, H, W) by calling `importer`; data (N, C, L) are first reshaped to
     images of one row.
     """

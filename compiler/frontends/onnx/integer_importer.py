@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any
 
 import numpy as np
 import onnx
@@ -180,7 +179,7 @@ def import_operator(context: ImportContext, node: OnnxNode) -> None:
     refuse_form(context, node, rows)
 
 
-def _import_by(context: ImportContext, node: OnnxNode, row: Row[ImportContext, Any]) -> object:
+def _import_by(context: ImportContext, node: OnnxNode, row: Row) -> object:
     """Imports a node by one `row` of the operator table; returns False if the row does not handle the node."""
     if row.images:
         data = context.value(node, 0)

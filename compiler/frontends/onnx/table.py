@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import onnx
 
@@ -22,7 +22,7 @@ from .operator_rows import Kind, Located, Row, StepsLocated
 if TYPE_CHECKING:
     from .context import GraphContext
 
-Rows = tuple[Row[Any, Any], ...]
+Rows = tuple[Row, ...]
 _CONVOLUTION = "auto_pad dilations group kernel_shape pads strides"
 _TRANSPOSED = f"{_CONVOLUTION} output_padding output_shape"
 _POOL = "auto_pad ceil_mode dilations kernel_shape pads strides"
@@ -70,7 +70,7 @@ def _row(
     behind: str = "",
     when: str = "",
     whole: bool = False,
-) -> Row[Any, Any]:
+) -> Row:
     """Makes a row of the table. `place`: FILE:FUNCTION, where FILE omits the prefix that all files of this `kind` have.
     `reads`, `idle` and `behind`: names separated by spaces; with `whole` the function reads all attributes. (`Row`
     describes all fields.)
@@ -88,7 +88,7 @@ def _row(
     )
 
 
-def _alike(operators: str, *rows: Row[Any, Any]) -> dict[str, Rows]:
+def _alike(operators: str, *rows: Row) -> dict[str, Rows]:
     return dict.fromkeys(operators.split(), rows)
 
 
@@ -110,12 +110,12 @@ _IF = _control("control:import_control", "else_branch then_branch")
 _TABLE = _quantized("tables:import_function", whole=True)
 
 
-def _both(quantized: str, floating: str, reads: str = "") -> tuple[Row[Any, Any], Row[Any, Any]]:
+def _both(quantized: str, floating: str, reads: str = "") -> tuple[Row, Row]:
     """Two rows of an operator, with functions at `quantized` and `floating` (each a `place`), which read `reads`."""
     return _quantized(quantized, reads), _float(floating, reads)
 
 
-def _function(floating: str, reads: str = "") -> tuple[Row[Any, Any], Row[Any, Any]]:
+def _function(floating: str, reads: str = "") -> tuple[Row, Row]:
     """Rows of an operator on single elements: by look-up table if quantized, else by the function at `floating`."""
     return _TABLE, _float(floating, reads)
 

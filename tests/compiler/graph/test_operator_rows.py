@@ -168,7 +168,7 @@ Asked = dict[tuple[str, int], set[str]]
 """Names that were read, by operator and index of the row among the operator's rows."""
 
 
-def recorded(row: Row[Any, Any], asked: set[str]) -> Row[Any, Any]:
+def recorded(row: Row, asked: set[str]) -> Row:
     def function(context: Any, node: OnnxNode) -> Any:
         return row.function(context, replace(node, attributes=Recorded(node.attributes, asked)))
 
