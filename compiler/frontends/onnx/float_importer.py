@@ -40,7 +40,7 @@ def import_float_model(
     nodes for each step.
     """
     loaded = load_model(source, oldest_opset=OLDEST_OPSET, batch=batch, empty=True)
-    label, model = loaded.label, loaded.proto
+    label, model = loaded.label, loaded.bare
     context = GraphContext(
         source=label, opset=opset_of(model), static_shapes=static_shapes(model), recurrent=recurrent
     )

@@ -45,7 +45,7 @@ def import_model(
     unsupported nodes, or only the first of them if `every` is false.
     """
     loaded = load_model(source, batch=batch)
-    label, model = loaded.label, loaded.proto
+    label, model = loaded.label, loaded.bare
     context = begin(label, model, loaded.arrays(), abilities, bind_input)
     context.own_grids = not abilities.processor
     import_nodes(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from math import prod
@@ -27,27 +27,15 @@ NEWEST_OPSET = onnx_opset_version()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class LoadedModel:
-    """A checked model with inferred shapes. `label` names the model in messages.
-
-    `weights`: bytes of large initializers by initializer number. They are not in `proto`, which would copy them on each
-    read.
+class LoadedModel(ReadModel):
+    """A checked model with inferred shapes. Large initializers are not in `bare`, which would copy them on each read,
+    but in `weights`.
     """
-
-    label: str
-    proto: onnx.ModelProto
-    weights: Mapping[int, Bytes]
-
-    def whole(self) -> onnx.ModelProto:
-        """The model, with the bytes of `weights` put into its initializers."""
-        for number, data in self.weights.items():
-            self.proto.graph.initializer[number].raw_data = bytes(data)
-        return self.proto
 
     def arrays(self) -> dict[str, np.ndarray]:
         """All initializers by name, not to be changed. Raises ModelError for bytes that do not match type and shape."""
         found: dict[str, np.ndarray] = {}
-        for number, tensor in enumerate(self.proto.graph.initializer):
+        for number, tensor in enumerate(self.bare.graph.initializer):
             found[tensor.name] = initializer_array(self.label, tensor, self.weights.get(number))
         return found
 
@@ -133,7 +121,7 @@ def load_model(
 
         check_scales(label, model, weights)
     check_shapes(label, model)
-    return LoadedModel(label=label, proto=model, weights=weights)
+    return LoadedModel(label=label, bare=model, weights=weights)
 
 
 def _prepare_inference(label: str, model: onnx.ModelProto) -> bool:
@@ -230,7 +218,7 @@ def _with_shapes(
         if not weights:
             raise
         # Inference may have failed because these values are missing.
-        whole = LoadedModel(label="", proto=model, weights=weights).whole()
+        whole = ReadModel(label="", bare=model, weights=weights).whole()
         return infer_shapes(whole, follow=follow), {}
 
 

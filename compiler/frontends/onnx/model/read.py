@@ -20,7 +20,7 @@ from .external_data import load_external_data
 from .foreign_domains import QONNX
 from .model_file import ModelFile
 from .model_rewrites import inline_functions
-from .tensor_arrays import LEAST_BYTES
+from .tensor_arrays import LEAST_BYTES, Bytes
 
 QUANTIZED = ("QuantizeLinear", "DequantizeLinear", "QGemm")
 """Operators that occur only in quantized models, besides those whose names begin with QLinear or DynamicQuantize."""
@@ -35,7 +35,7 @@ class ReadModel:
 
     label: str
     bare: onnx.ModelProto
-    weights: Mapping[int, memoryview]
+    weights: Mapping[int, Bytes]
     converted: bytes = b""
 
     def whole(self) -> onnx.ModelProto:
@@ -53,7 +53,7 @@ class SizedModel:
 
     label: str
     bare: bytes
-    weights: Mapping[int, memoryview]
+    weights: Mapping[int, Bytes]
 
 
 Source = str | Path | bytes | ModelFile | SizedModel
