@@ -15,7 +15,7 @@ from onnx.defs import onnx_opset_version
 
 from ....graph.budgets import check_shapes
 from ....graph.errors import ContradictionError, InvalidModelError, ModelError
-from ..attributes import check_attributes, contradiction, nodes_of, opset_of, refuse_unknown
+from ..attributes import check_attributes, contradiction, nodes_of, opset_of
 from .model_rewrites import first_line, infer_shapes
 from .read import ReadModel, Source, quantizes, read_model
 from .tensor_arrays import LEAST_BYTES, Bytes, tensor_array, tensor_bytes
@@ -93,7 +93,7 @@ def load_model(
     _check_names(label, model)
     if batch is not None:
         fix_batch(label, model, batch)
-    refuse_unknown(label, model)
+    check_attributes(label, model)
     # Checker and inference copy the whole model but need no weights: take these out.
     _extract_weights(model, weights)
     try:
@@ -109,7 +109,6 @@ def load_model(
             f"{label}: is not a valid ONNX model: {first_line(error)}; export the model again"
         ) from None
     check_sizes(label, free_inputs(model.graph), empty=empty)
-    check_attributes(label, model)
     follow = _prepare_inference(label, model)
     try:
         model, weights = _with_shapes(model, weights, follow)
