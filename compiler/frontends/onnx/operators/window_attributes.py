@@ -25,7 +25,7 @@ def check_image(context: GraphContext, node: OnnxNode, data: Sequence[int]) -> N
         context.fail(
             node,
             f"its input of shape {data} must have four dimensions",
-            "only 2-D windows over (N, C, H, W) are supported",
+            "give a tensor (N, C, H, W)",
         )
 
 
