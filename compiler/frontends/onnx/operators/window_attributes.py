@@ -25,7 +25,7 @@ def check_image(context: GraphContext, node: OnnxNode, data: Sequence[int]) -> N
         context.fail(
             node,
             f"its input of shape {data} must have four dimensions",
-            "give a tensor (N, C, H, W)",
+            "use two spatial dimensions, in a tensor (N, C, H, W)",
         )
 
 
