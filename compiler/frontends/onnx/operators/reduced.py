@@ -23,6 +23,7 @@ from ..values import Pending, Real, reshaped
 from .activation_products import multiplied
 from .differences import magnitudes, negated
 from .pools import Lines, average_of, lines_along
+from .products import TWO_ACTIVATIONS
 from .rows import shared_rows
 from .tables import real_values, round_function
 
@@ -93,11 +94,7 @@ def _products(context: ImportContext, node: OnnxNode, data: Real, axes: set[int]
     second = with_view(context, other, elements_of(context, other).reshape(down))
     found = multiplied(context, node, first, second)
     if found is None:
-        context.fail(
-            node,
-            "multiplies two activations, which needs an accelerator with batch = 1 and block_in = block_out",
-            "change the configuration, or run the node on the processor (--target vdla,llvm)",
-        )
+        context.fail(node, *TWO_ACTIVATIONS)
     return found
 
 
