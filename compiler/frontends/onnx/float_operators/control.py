@@ -95,12 +95,9 @@ def _scan(context: GraphContext, node: OnnxNode) -> None:
     body = _body(context, node, "body")
     scanned = node.integer("num_scan_inputs", 0)
     count = len(node.inputs) - scanned
-    if context.opset < 9 or scanned < 1 or count < 0:
-        context.fail(
-            node,
-            f"its num_scan_inputs ({scanned}) must be 1 to {len(node.inputs)}, the number of its inputs, and the "
-            f"model's opset ({context.opset}) at least 9",
-            "export the model for opset 9 or later",
+    if scanned < 1 or count < 0:
+        context.refuse(
+            node, f"its num_scan_inputs ({scanned}) must be 1 to {len(node.inputs)}, the number of its inputs"
         )
     inputs = [context.tensor(node, count + i) for i in range(scanned)]
     axes = _numbers(node, "scan_input_axes", scanned)
