@@ -41,6 +41,7 @@ CONSTANT_BITS = 16
 accelerator's adders are wide enough for such constants. A larger ratio of two scales would saturate every value except
 the zero point.
 """
+LARGEST_CONSTANT = 2.0**CONSTANT_BITS
 
 Int32Array = NDArray[np.int32]
 
@@ -220,7 +221,5 @@ def rescale_ratio(input_scale: float | np.float32, output_scale: float | np.floa
 
 def _checked_ratio(ratio: np.float32) -> np.float32:
     if not SMALLEST_RATIO <= ratio <= LARGEST_RATIO:
-        raise ScaleError(
-            f"connected tensors have the scale ratio {ratio}, outside 2**-64 .. 2**24; recalibrate"
-        )
+        raise ScaleError(f"connected tensors have the scale ratio {ratio}, outside 2**-64 .. 2**24")
     return ratio

@@ -24,7 +24,7 @@ from .access import (
     start_trace,
 )
 from .alu import alu_code, alu_codes
-from .arithmetic import CONSTANT_BITS
+from .arithmetic import CONSTANT_BITS, LARGEST_CONSTANT
 from .assembler import FLOAT_FIELDS, format_of, instruction_text, unit_name, used_bits
 from .config import Config
 from .decoding import join_words, lacking
@@ -231,7 +231,7 @@ def _register_problem(config: Config, values: dict[str, int]) -> str | None:
             return f"register {target.name}: {name} = {bits} {target.refusal(config, bits)}"
         if name in FLOAT_FIELDS:
             number = float(np.uint32(bits).view(np.float32))
-            if not abs(number) <= 2.0**CONSTANT_BITS:
+            if not abs(number) <= LARGEST_CONSTANT:
                 most = f"2**{CONSTANT_BITS}"
                 return f"register {target.name}: {name} = {number} is not a number of magnitude up to {most}"
     return None

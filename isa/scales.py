@@ -66,5 +66,5 @@ def checked_scales(scales: ArrayLike) -> Float32Array:
     bad = ~(np.isfinite(result) & (result >= np.finfo(np.float32).smallest_normal))
     if bad.any():
         first = result[bad].flat[0] if result.ndim else result
-        raise ScaleError(f"scale {first} is not a positive normal float32 number; recalibrate the model")
+        raise ScaleError(f"scale {first} is not a positive normal float32 number")
     return result

@@ -12,14 +12,13 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from vdla.isa.arithmetic import CONSTANT_BITS
+from vdla.isa.arithmetic import CONSTANT_BITS, LARGEST_CONSTANT
 from vdla.isa.errors import ProgramError
 
 TOTALS = 8
 """Number of accumulator vectors for each entry of a parameter table (`near_tie_totals`)."""
 
 _INT32 = 2**31
-_LARGEST = 2.0**CONSTANT_BITS
 
 
 def log_uniform_int32(rng: np.random.Generator, count: int) -> NDArray[np.int32]:
@@ -64,9 +63,9 @@ def special(rng: np.random.Generator) -> np.float32:
                 -(2.0**-130),
                 2.0**-126,
                 2.0**-24,
-                _LARGEST,
-                -_LARGEST / 2,
-                _LARGEST - 1,
+                LARGEST_CONSTANT,
+                -LARGEST_CONSTANT / 2,
+                LARGEST_CONSTANT - 1,
             )
         )
     )
@@ -154,7 +153,7 @@ def combine_constants(rng: np.random.Generator) -> tuple[np.float32, np.float32,
         case 6:
             # A product and the offset cancel.
             own, number = magnitude(rng, -3, CONSTANT_BITS - 2), int(rng.integers(-128, 256))
-            offset = np.float32(np.clip(-float(own) * number, -_LARGEST, _LARGEST))
+            offset = np.float32(np.clip(-float(own) * number, -LARGEST_CONSTANT, LARGEST_CONSTANT))
             other = dyadic(rng) if rng.random() < 0.5 else magnitude(rng, -30, CONSTANT_BITS)
             return (own, other, offset) if rng.random() < 0.5 else (other, own, offset)
         case _:

@@ -18,10 +18,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from vdla.isa.arithmetic import CONSTANT_BITS, fused_multiply_add
+from vdla.isa.arithmetic import LARGEST_CONSTANT, fused_multiply_add
 
 _MANTISSA = 24
-_LARGEST = 2.0**CONSTANT_BITS
 _CANDIDATES = 1 << 15
 """Number of mantissas that are tried at a time; fewer than one in this number has a solution."""
 
@@ -223,4 +222,4 @@ def _perturbation(rng: np.random.Generator, lowest: float, highest: float) -> fl
 
 
 def _limited(value: float) -> np.float32:
-    return np.float32(np.clip(value, -_LARGEST, _LARGEST))
+    return np.float32(np.clip(value, -LARGEST_CONSTANT, LARGEST_CONSTANT))

@@ -17,7 +17,9 @@ from vdla.compiler.graph.errors import ModelError
 from vdla.compiler.graph.host import load_outputs, store_inputs
 from vdla.compiler.graph.int8_operators import Channels
 from vdla.compiler.graph.interpret import interpret
-from vdla.compiler.pipeline import compile_kernels
+from vdla.compiler.pipeline import compile_kernels, compile_program
+from vdla.compiler.runtime.accelerator import run
+from vdla.isa.check import check
 
 from .test_exported_forms import ended, image
 from .test_masks_and_norms import MACHINE, right
@@ -274,6 +276,45 @@ def test_clamps_beyond_the_range_of_the_data(zero: int, low: float, high: float)
     x = net.rng.standard_normal(net.input_shape, dtype=np.float32)
     (own,) = load_outputs(graph, interpret(graph, store_inputs(graph, {"x": x}))).values()
     np.testing.assert_allclose(own, low if low > 0 else high, rtol=1e-6)
+
+
+def _finer(scale: float, operator: str | None) -> bytes:
+    """A model whose result has the scale `scale`, and whose inputs, of the shape (1, 4, 4, 4), have the scales 1 and
+    1/8. `operator` combines both; without it the first input is only rescaled.
+    """
+    net = Viewed(1, 4, 4, 4)
+    first = net.rounded(1.0, 0)
+    if operator is not None:
+        net.add(operator, inputs=[first, net.rounded(0.125, 0)])
+    net.rounded(scale, 0)
+    return net.model()
+
+
+@pytest.mark.parametrize("bits", [15, 16, 20, 24])
+@pytest.mark.parametrize("operator", [None, "Mul"])
+def test_results_that_all_saturate(bits: int, operator: str | None) -> None:
+    """The ratio of the scales may be larger than the accelerator's constants: 0 is the only result that does not
+    saturate, and every instruction passes the program check.
+    """
+    model = _finer(2.0**-bits, operator)
+    compiled = compile_program(model, MACHINE)
+    program = compiled.program
+    assert not list(check(program.config, program.instructions, program.image))
+    x = np.random.default_rng(bits).integers(0, 3, (1, 4, 4, 4)).astype(np.float32)
+    (ours,) = run(compiled, {"x": x}).outputs.values()
+    (expected,) = runtime(model, {"x": x}).values()
+    np.testing.assert_array_equal(ours, expected)
+
+
+def test_sums_whose_constants_the_accelerator_lacks_are_refused() -> None:
+    compile_program(_finer(2.0**-16, "Add"), MACHINE)
+    with pytest.raises(
+        ModelError, match="the sum needs the constant 131072, and the accelerator has constants of"
+    ):
+        compile_program(_finer(2.0**-17, "Add"), MACHINE)
+    with compile_kernels(_finer(2.0**-17, "Add"), cpu_now()) as network:
+        (ours,) = network.run({"x": np.zeros((1, 4, 4, 4), np.float32)}).values()
+    assert not ours.any()
 
 
 WIDE: dict[str, Callable[[Viewed, list[str]], tuple[int, ...]]] = {}

@@ -1,4 +1,4 @@
-"""Evaluation of nodes with constant inputs, at import."""
+"""Constant folding: nodes with constant inputs are evaluated at import, up to the sizes in `ir/limits.py`."""
 
 from __future__ import annotations
 

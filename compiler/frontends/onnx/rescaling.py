@@ -37,7 +37,8 @@ def fitted_ratio(source: Quantization, result: Quantization) -> np.float32:
     """
     real = dequantize(STORED, source.scale, source.stored_zero_point)
     expected = quantize(real, result.scale, result.stored_zero_point)
-    quotient = rescale_ratio(source.scale, result.scale)
+    # Any larger ratio gives the same integers: all values but the zero point saturate.
+    quotient = min(rescale_ratio(source.scale, result.scale), np.float32(arithmetic.LARGEST_CONSTANT))
     best, fewest = quotient, len(STORED) + 1
     for candidate in _neighbours(quotient):
         got = arithmetic.rescale(STORED, source.stored_zero_point, candidate, result.stored_zero_point)

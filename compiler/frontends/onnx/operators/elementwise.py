@@ -8,7 +8,8 @@ from math import prod
 
 import numpy as np
 
-from vdla.isa.arithmetic import SMALLEST_RATIO, add_constants, multiply_ratio
+from vdla.isa.arithmetic import LARGEST_CONSTANT, SMALLEST_RATIO, AddConstants, add_constants, multiply_ratio
+from vdla.isa.scales import ScaleError
 
 from ....graph.abilities import needs
 from ....graph.graph import Tensor
@@ -257,6 +258,8 @@ def round_pairwise(context: ImportContext, to: Rounding, *, kind: str, operands:
         zeros = [grid.stored_zero_point for grid in (a, b, to.grid)]
         scales = [np.maximum(grid.scale, to.grid.scale * np.float32(SMALLEST_RATIO)) for grid in (a, b)]
         constants = add_constants(scales[0], zeros[0], scales[1], zeros[1], to.grid.scale, zeros[2], unsigned)
+        if not context.abilities.processor:
+            _check_constants(constants)
         combination = combine(
             kind="add",
             ratio_self=float(constants.ratio_a),
@@ -266,7 +269,8 @@ def round_pairwise(context: ImportContext, to: Rounding, *, kind: str, operands:
     else:
         combination = combine(
             kind="multiply",
-            ratio_self=float(multiply_ratio(a.scale, b.scale, to.grid.scale)),
+            # Any larger ratio gives the same integers: all products but 0 saturate.
+            ratio_self=min(float(multiply_ratio(a.scale, b.scale, to.grid.scale)), LARGEST_CONSTANT),
             zero_point_self=a.stored_zero_point,
             zero_point_operand=b.stored_zero_point,
             zero_point=to.grid.stored_zero_point,
@@ -276,6 +280,16 @@ def round_pairwise(context: ImportContext, to: Rounding, *, kind: str, operands:
         # The broadcast tensor must be the second operand.
         combination, a, b = combination.of_operand(), b, a
     return to.append_elementwise(context, (a.name, b.name), combination)
+
+
+def _check_constants(constants: AddConstants) -> None:
+    """Raises ScaleError if the constants of a sum are larger than the accelerator's registers for them."""
+    largest = max(abs(float(x)) for x in (constants.ratio_a, constants.ratio_b, constants.offset))
+    if largest > LARGEST_CONSTANT:
+        raise ScaleError(
+            f"the result's scale is so much smaller than an operand's that the sum needs the constant {largest:g}, and "
+            f"the accelerator has constants of at most {LARGEST_CONSTANT:g}"
+        )
 
 
 def round_identity(context: ImportContext, identity: Identity, to: Rounding) -> str:
