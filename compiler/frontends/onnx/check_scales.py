@@ -19,12 +19,14 @@ _FLOATS = (TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.DOUBLE, TensorPro
 
 
 def check_scales(label: str, model: onnx.ModelProto, weights: Mapping[int, Bytes]) -> None:
-    """Raises NodeError for constant scales that are not positive, finite and normal float32 numbers, for an empty
-    scale, a wrong number of zero points, and 8-bit constants that become infinite when they are dequantized.
+    """Checks the constant scales and zero points of a model. Raises NodeError for scales that are not positive, finite
+    and normal float32 numbers, for an empty scale, and for a wrong number of zero points. Also raises it for 8-bit
+    constants that become infinite when they are dequantized.
 
     `label`: the file's name in messages. `weights`: bytes of the initializers stored apart from the model, by
     initializer number. Two exceptions: the scales of a constant may be negative, since ONNX Runtime writes negative
-    scales for symmetric weights of 4 bits; the scale of a constant of 32-bit integers (a bias) may be subnormal."""
+    scales for symmetric weights of 4 bits; the scale of a constant of 32-bit integers (a bias) may be subnormal.
+    """
     constants = {tensor.name: tensor for tensor in model.graph.initializer}
     apart = {model.graph.initializer[number].name: data for number, data in weights.items()}
     for node in model.graph.node:
@@ -62,9 +64,9 @@ def check_scales(label: str, model: onnx.ModelProto, weights: Mapping[int, Bytes
 def _check_counts(
     label: str, node: NodeProto, number: int, scales: int, constants: Mapping[str, TensorProto]
 ) -> None:
-    """Raises NodeError if `scales`, the number of a node's scales, is 0, or if a QuantizeLinear or DequantizeLinear has
-    constant zero points whose number is neither 1 nor `scales`. For messages, `label` is the file and `number` the
-    node's index.
+    """Raises NodeError if a node has no scale (`scales`, the number of its scales, is 0). Also raises it for a
+    QuantizeLinear or DequantizeLinear whose number of constant zero points is neither 1 nor `scales`. For messages,
+    `label` is the file and `number` the node's index.
     """
     problem = None if scales else "has an empty tensor as its scale"
     if node.op_type in ("QuantizeLinear", "DequantizeLinear") and len(node.input) > 2:

@@ -22,8 +22,8 @@ class Operation:
     """Base class of float operations that stay pending until a QuantizeLinear reads and rounds their result (by the
     functions in `emit.ROUNDED`).
 
-    `alone`: None if a QuantizeLinear may read the result. If the operation is only a step of a longer computation, a
-    QuantizeLinear there is an error, and `alone` is its text (problem, remedy).
+    `alone`: None if a QuantizeLinear may read the result. Otherwise the operation is only a step of a longer
+    computation, a QuantizeLinear after it is an error, and `alone` is the error's text (problem, remedy).
     """
 
     __slots__ = ()
@@ -32,7 +32,9 @@ class Operation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bounds:
-    """The least and the greatest possible result of an operation. `wide`: most actual results are far from both."""
+    """The least and the greatest possible result of an operation. `wide`: most actual results lie far inside these
+    bounds.
+    """
 
     low: float
     high: float
@@ -41,11 +43,11 @@ class Bounds:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Opaque(Operation):
-    """A pending operation with which no other operator can be merged. The function `round` adds its integer operators,
+    """A pending operation that cannot be merged with other operators. The function `round` adds its integer operators,
     and returns the name of the result's tensor.
 
-    `bounds` helps to choose a scale if no QuantizeLinear gives one (`own_grids`): either a quantization that suits
-    the result, or the range of the result. None if neither is known.
+    `bounds` helps to choose a scale if no QuantizeLinear gives one (`own_grids`). It is a suitable quantization of the
+    result, the range of the result, or None if neither is known.
     """
 
     round: Callable[[ImportContext, Rounding], str]
@@ -110,9 +112,9 @@ class Shared(Operation):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Masked(Operation):
-    """Attention scores to which a mask is added; only a softmax can read them. `data`: the tensor with the scores;
-    `step`: by how much the score grows from one stored value to the next; `mask`: the addend, constant numbers or a
-    model input, which broadcasts to the scores.
+    """Attention scores plus a mask; only a softmax can read them. `data`: the tensor with the scores. `step`: by how
+    much the score grows from one stored value of `data` to the next. `mask`: constant numbers or a model input,
+    broadcast to the scores.
     """
 
     alone = (

@@ -54,7 +54,9 @@ def refuse_statistic(context: ImportContext, node: OnnxNode) -> NoReturn:
 
 
 def refuse_form(context: ImportContext, node: OnnxNode, rows: Rows) -> NoReturn:
-    """Raises NodeError about a node whose operator has `rows` in the operator table, but not for the node's variant."""
+    """Raises NodeError about a variant of an operator that the operator table does not support, although it has `rows`
+    for the operator.
+    """
     values = [context.value(node, index) for index in range(len(node.inputs))]
     for index, value in enumerate(values):
         if isinstance(value, FloatInput):

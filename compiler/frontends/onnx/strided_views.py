@@ -29,15 +29,16 @@ from .values import Integer, Pending, Real, reshaped
 
 Natural = tuple[int, int, int, int]
 MOST_CHOICES = 4
-"""Limit of nodes that select channels. If a new tensor takes all its elements from one position (pixel), each different
-selection of channels needs a node. If this would be more nodes than the limit, channels and positions are exchanged by
-a single node instead.
+"""Limit for nodes that select channels. If a new tensor takes all its elements from one position (pixel), each
+different selection of channels needs a node. If there are more selections than the limit, a single node exchanges
+channels and positions instead.
 """
 
 
 def natural_of(shape: tuple[int, ...]) -> Natural:
-    """The (N, C, H, W) shape that stores a tensor of rank 2, 3 or 4; in rank 3, (N, S, C), channels are the last axis.
-    Raises ValueError for other ranks."""
+    """The shape (N, C, H, W) in which a tensor of rank 2, 3 or 4 is stored. A tensor of rank 3 is (N, S, C): channels
+    are its last axis. Raises ValueError for other ranks.
+    """
     match shape:
         case (batch, channels):
             return batch, channels, 1, 1
@@ -70,8 +71,8 @@ def elements_of(context: ImportContext, value: Real | Integer | Pending) -> np.n
 
 
 def transposed_view(shape: tuple[int, ...], order: Sequence[int]) -> np.ndarray:
-    """The row-major indices of the elements of a value of `shape` in a tensor that stores its axes in the order
-    `order`.
+    """A tensor stores a value of `shape` with the axes in the order `order`. Returns the row-major index in the tensor
+    of each element of the value.
     """
     sizes = [shape[axis] for axis in order]
     return np.arange(prod(shape)).reshape(sizes).transpose(np.argsort(order))
@@ -160,9 +161,9 @@ def _moved_rows(context: ImportContext, node: OnnxNode, data: Real) -> Rows:
 
 
 def without_pads(context: ImportContext, node: OnnxNode, data: Real) -> Real:
-    """The value `data` without padding zeros that exist only in its view: if there are any, the value is copied to a
-    new tensor that stores the zeros. The new tensor's channels are the last axis of the value if the elements of each
-    row are channels of one pixel, else the second axis.
+    """The value `data` without padding zeros that exist only in its view. If there are such zeros, the value is copied
+    to a new tensor that stores them. The new tensor's channels are the value's last axis if each row lies in the
+    channels of one pixel, else the value's second axis.
     """
     if data.view is None or (data.view >= 0).all():
         return data
@@ -190,9 +191,8 @@ def with_pads_for(context: ImportContext, node: OnnxNode, value: Integer, read: 
 
 
 def contiguous(context: ImportContext, node: OnnxNode, data: Real) -> Real:
-    """The value `data` as a whole tensor: a value that is a view is copied, in the order of its elements, to a new
-    tensor. A line (N, C, L) is stored as (N, C, L, 1). Raises NodeError for a view of fewer than 2 or more than 4
-    dimensions.
+    """The value `data` as a whole tensor. If `data` is a view, its elements are copied in their order to a new tensor.
+    A line (N, C, L) is stored as (N, C, L, 1). Raises NodeError for a view of fewer than 2 or more than 4 dimensions.
     """
     if context.is_contiguous(data):
         return data
@@ -246,8 +246,9 @@ def lying_like(context: ImportContext, node: OnnxNode, value: Real, other: Real)
 
 
 def readable(context: ImportContext, node: OnnxNode, value: Real | Integer) -> Real | Integer:
-    """Prepares an output of the model, which the host reads. On processors a node converts the output, and supports
-    only transpositions of whole tensors; so an output with another view is first copied to a tensor of its own.
+    """Prepares `value`, an output of the model, for the host, which reads it. On processors a node converts the output;
+    this node supports only transpositions of whole tensors, so an output with another view is first copied to a tensor
+    of its own.
     """
     view, size = value.view, prod(context.tensors[value.tensor].shape)
     whole = view is None or (view.size == size and permutation_of(view) is not None)
@@ -338,8 +339,7 @@ def _gathered(
     shape: Natural,
 ) -> str:
     """Adds nodes that compute a tensor of shape `shape` from the tensor of `data`; returns the new tensor's name.
-    Position (pixel) p of the new tensor is taken from position `places`[p], and has the elements in channels
-    `channel`[:, p] there.
+    Position (pixel) p of the new tensor consists of the channels `channel`[:, p] of the old position `places`[p].
 
     The nodes are a Channels for each different selection of channels in `channel`, and then one Positions.
     """
@@ -395,9 +395,8 @@ def swapped(
     taken: Pair | None = None,
 ) -> str:
     """Adds a new tensor in which the channels and the positions (pixels) of `data`'s tensor are exchanged; returns its
-    name. `positions`: how many of the old positions become channels, from the first on. `taken` (first channel, number
-    of channels): the old channels that become positions; None takes all channels. `plane`: rows and columns of the new
-    positions.
+    name. `positions`: the first `positions` old positions become channels. `taken` (first channel, number of channels):
+    the old channels that become positions; None takes all channels. `plane`: rows and columns of the new positions.
     """
     batch, channels, _, _ = context.tensors[data.tensor].nchw
     shape, some = (batch, positions, *plane), None if taken == (0, channels) else taken

@@ -48,8 +48,8 @@ _FOLDERS: Mapping[Kind, str] = MappingProxyType(
         "blocked": "model.qlinear:",
     }
 )
-"""By the kind of a row of the operator table: prefix of the modules with the functions of such rows. Kinds that are
-missing here have the float importer's prefix.
+"""For each kind of rows of the operator table, the prefix of the modules with the rows' functions. A kind that is not
+listed has the float importer's prefix.
 """
 _STEPS: Mapping[Kind, Located] = MappingProxyType(
     {
@@ -388,12 +388,13 @@ FUNCTIONS = frozenset(
     for name, rows in ROWS.items()
     if any(row.kind == "quantized" and row.reads is None and not row.behind for row in rows)
 )
-"""Names of operators that are functions of one quantized tensor if all their other operands are single numbers."""
+"""Operators that are a function of one quantized tensor if all their other operands are single numbers."""
 MERGED_INTO_FUNCTIONS = frozenset(
     name for name, rows in ROWS.items() if any("Function" in row.behind for row in rows)
 )
-"""Names of operators that usually become integer nodes of their own. If an input is a pending `Function` (an
-element-wise function of one tensor that the next QuantizeLinear will round), the operator is merged into the function.
+"""Operators that are merged into a pending `Function` if one of their inputs is one. (A pending `Function` is an
+element-wise function of one tensor, which the next QuantizeLinear rounds.) Otherwise they become integer nodes of their
+own.
 """
 
 GRAPHS: tuple[Kind, ...] = ("either", "both")

@@ -78,8 +78,8 @@ def _either(a: Expr, b: Expr) -> Expr:
 
 
 def _joined(node: OnnxNode) -> Expr:
-    """The expression of Not, And, Or or Xor, written as arithmetic on uint8, because the logical operators of
-    expressions would branch before they read their second operand.
+    """The expression of Not, And, Or or Xor as arithmetic on uint8. (The logical operators of expressions are not used:
+    they would branch before they read their second operand.)
     """
     a, b = argument(0, DType.BOOL), argument(1, DType.BOOL)
     match node.op_type:

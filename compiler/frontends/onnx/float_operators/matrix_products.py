@@ -62,8 +62,8 @@ def _import_matrix_product(context: GraphContext, node: OnnxNode, a: Tensor, b: 
 
 
 def _factors(context: GraphContext, node: OnnxNode, a: Shape, b: Shape) -> tuple[Shape, Shape, Shape, Shape]:
-    """The shapes of four arrays, from the shapes `a` and `b` of the inputs: the two factors as matrices (a vector is a
-    row on the left, a column on the right), their product, and MatMul's result, in which the added dimensions of
+    """Returns four shapes for inputs of the shapes `a` and `b`: those of the two factors as matrices (a vector is a row
+    on the left, a column on the right), of their product, and of MatMul's result, in which the added dimensions of
     vectors are removed. Raises InvalidNodeError if `a` and `b` do not match.
     """
     if not a or not b or a[-1] != b[0 if len(b) == 1 else -2]:
@@ -90,9 +90,10 @@ def _viewed(context: GraphContext, node: OnnxNode, tensor: Tensor, shape: Shape,
 
 
 def import_gemm(context: GraphContext, node: OnnxNode) -> None:
-    """Imports Gemm. If B is constant, it is multiplied by alpha at import, and a constant C by beta; otherwise an
-    element-wise node after the product multiplies. A transposition of A, or of a B that is not constant, becomes a node
-    before the product."""
+    """Imports Gemm, alpha * A @ B + beta * C. If B is constant, it is multiplied by alpha at import, and a constant C
+    by beta. Otherwise an element-wise node after the product multiplies by alpha and beta. A transposition of A, or of
+    a B that is not constant, becomes a node before the product.
+    """
     a, b = context.operand(node, 0), context.operand(node, 1)
     if len(a.shape) != 2 or len(b.shape) != 2:
         context.fail(
@@ -149,8 +150,8 @@ def _add(
     shape: tuple[int, int],
     alpha: float,
 ) -> None:
-    """Adds the product `operator` of `factors` (names), of `shape`, and, if alpha is not 1 or there is a C, an
-    element-wise node alpha * product + beta * C.
+    """Adds the product `operator` of `factors` (names); the product has the shape `shape`. If alpha is not 1 or there
+    is a C, an element-wise node then computes alpha * product + beta * C.
     """
     beta = _number(node, "beta")
     names: list[str] = []

@@ -19,8 +19,8 @@ from ..operators.resize import COORDINATES, CROP, ONE_BY_ONE, SYMMETRIC, Resized
 from ..steps import FloatSteps
 
 MOST_GATHERED = 8
-"""Limit that decides how a Resize is computed. If an element of the result is a sum of up to this many weighted
-elements, there is a Gather for each weight. If it is a sum of more, a MatMul computes all sums.
+"""Decides how a Resize is computed. An element of the result is a weighted sum of input elements. With at most this
+many input elements in a sum, there is a Gather for each weight. With more, a MatMul computes all sums.
 """
 DISPUTED = {
     (CROP, "cubic"): "crop with Slice, and resize with half_pixel",
@@ -30,8 +30,8 @@ DISPUTED = {
 
 
 def has_no_template(context: GraphContext, node: OnnxNode) -> bool:
-    """Whether a Resize must be replaced by the ONNX nodes of `resize_steps` (weighted sums along one axis after
-    another), because there is no kernel template for it.
+    """Whether a Resize has no kernel template. It is then replaced by the ONNX nodes of `resize_steps` (weighted sums
+    along one axis after another).
     """
     data = context.tensor(node, 0)
     shape = data.shape

@@ -1,4 +1,4 @@
-"""Model inputs turned into constants: inputs whose values decide shapes and are known when the model is compiled."""
+"""Turns model inputs into constants, if their values decide shapes and are known when the model is compiled."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ def with_constants(source: Source, values: Mapping[str, ArrayLike]) -> bytes:
 
 
 def serialized(label: str, model: onnx.ModelProto, changed: str) -> bytes:
-    """The bytes of a model's file. Raises ModelError, which names the model `label`, for a model that is too large
-    after its part `changed` ("sizes") has become new.
+    """The bytes of a model's file. Raises ModelError, which names the model `label`, if the model is too large for a
+    file; the message says that the part `changed` (for example "sizes") was changed before.
     """
     try:
         return model.SerializeToString(deterministic=True)

@@ -1,7 +1,7 @@
 """Constant folding of integers derived from shapes: Shape, Slice, Concat and the nodes between them.
 
-ONNX's shape inference folds only some of these operators. Models for inputs of any length use others as well: for
-example, a Slice cuts a constant with the indices of all tokens to the length that Shape returns.
+ONNX's shape inference folds only some of these operators. Models for inputs of any length use other operators as well.
+For example, a constant has the indices of all tokens, and a Slice cuts it to the length that Shape returns.
 """
 
 from __future__ import annotations

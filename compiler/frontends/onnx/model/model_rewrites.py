@@ -12,8 +12,9 @@ from ....graph.errors import InvalidModelError
 from ..attributes import CONTRIBUTED, STANDARD, schema_of
 
 CONTRIBUTED_STANDARD = frozenset(("QuantizeLinear", "DequantizeLinear"))
-"""Operators of the domain `com.microsoft` with the same meaning as ONNX's operators of the same names. Models of opsets
-below 21 use them for integers of 16 and 4 bits, which ONNX's own operators lack there."""
+"""Operators of the domain `com.microsoft` with the same meaning as ONNX's operators of the same names. Before opset 21
+ONNX's own operators have no integers of 16 and 4 bits, so models use these operators for them.
+"""
 
 DEFAULTS_MISREAD = frozenset(("STFT",))
 """Operators for which ONNX's shape inference reads 0 for an attribute that is left out."""
@@ -88,8 +89,9 @@ def _is_named_as_standard(node: onnx.NodeProto) -> bool:
 
 
 def _without_shape(nodes: Sequence[onnx.NodeProto]) -> list[int]:
-    """Indices of the nodes at which ONNX's shape inference may crash (`needs_a_shape`). Empty if the model has only
-    ONNX's own operators, since the results of these operators all get shapes."""
+    """Indices of the nodes at which ONNX's shape inference may crash (`needs_a_shape`). Empty for a model in which all
+    operators are ONNX's own: their results always have shapes.
+    """
     found = [place for place, node in enumerate(nodes) if needs_a_shape(node)]
     if not found or all(node.domain in STANDARD or _is_named_as_standard(node) for node in nodes):
         return []

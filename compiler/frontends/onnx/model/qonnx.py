@@ -21,16 +21,17 @@ from .tensor_arrays import Bytes, tensor_array
 
 OPERATOR = "Quant"
 MOST_BITS = 8
-"""Largest number of bits of activations; constants, as biases, may have 32."""
+"""Largest number of bits of activations. Constants, such as biases, may have 32 bits."""
 
 
 def replace_quant(label: str, model: onnx.ModelProto, weights: Mapping[int, Bytes]) -> None:
     """Replaces the Quant nodes of a model; `label` names the model in messages.
 
     `weights`: bytes of the initializers that are stored apart from the model, by the initializer's position. Raises
-    ModelError for an unsupported Quant: one whose scale, zero point or bits are not constant, whose zero point is not
-    an integer, whose rounding is not to the nearest even integer, or that has scales along several axes or too many
-    bits."""
+    ModelError for a Quant in which the scale, zero point or number of bits is not constant. Also raises it for a zero
+    point that is not an integer, for a rounding other than to the nearest even integer, for scales along several axes,
+    and for too many bits.
+    """
     constants: dict[str, tuple[onnx.TensorProto, Bytes | None]] = {
         entry.name: (entry, weights.get(number)) for number, entry in enumerate(model.graph.initializer)
     }
@@ -117,8 +118,8 @@ def _replaced(
 
 
 def _bounds(bits: float, attributes: Mapping[str, int]) -> tuple[int, int]:
-    """Least and greatest integer of a Quant of `bits`, by its `attributes` signed (default 1) and narrow (0: the whole
-    range). Raises ValueError for bits that are no integer from 2 to 32.
+    """The least and the greatest integer of a Quant of `bits` bits. `attributes` may contain signed (default 1) and
+    narrow (default 0; 1 leaves out the end of the range). Raises ValueError unless `bits` is an integer from 2 to 32.
     """
     if not bits.is_integer() or not 2 <= bits <= 32:
         raise ValueError(

@@ -32,8 +32,9 @@ from ..values import Pending, Real
 
 
 def import_multiplied(context: ImportContext, node: OnnxNode) -> bool:
-    """Imports a MatMul of two activations of three or more axes with equal leading axes. Returns False for any other
-    MatMul, and if the target cannot compute it."""
+    """Imports a MatMul of two activations that have at least three axes and equal leading axes. Returns False for any
+    other MatMul, and if the target cannot compute the product.
+    """
     a, b = context.value(node, 0), context.value(node, 1)
     if not (isinstance(a, Real) and isinstance(b, Real)):
         return False
@@ -46,8 +47,9 @@ def import_multiplied(context: ImportContext, node: OnnxNode) -> bool:
 
 
 def multiplied(context: ImportContext, node: OnnxNode, a: Real, b: Real) -> Pending | None:
-    """Multiplies two stacks of matrices, (..., rows, depth) and (..., depth, columns) with equal leading axes. Returns
-    a pending result, which the next QuantizeLinear rounds, or None if the target has no products of activations.
+    """Multiplies two stacks of matrices, (..., rows, depth) and (..., depth, columns), whose leading axes are equal.
+    Returns a pending result, which the next QuantizeLinear rounds, or None if the target has no products of
+    activations.
     """
     if not context.abilities.products:
         return None
@@ -120,12 +122,12 @@ MatrixStack = tuple[Real, Origins]
 
 
 def matrices(context: ImportContext, node: OnnxNode, a: Real, b: Real) -> tuple[MatrixStack, MatrixStack]:
-    """`a` and `b`, two stacks of equally many matrices (..., rows, columns), in the layout that a product needs. Nodes
-    that move them are added if necessary. Raises ModelError if no moves produce this layout.
+    """Brings two stacks `a` and `b` of equally many matrices (..., rows, columns) into the layout that a product needs;
+    adds nodes that move the matrices if necessary. Raises ModelError if no moves produce this layout.
 
-    Matrix i of `a` is multiplied by matrix i of `b`. Layout: rows of a matrix are positions (pixels), its columns are
-    channels. Matrix i of `a` and matrix i of `b` are in the same image (batch index); images are in ascending order.
-    Each matrix of `b` begins at a position that is a multiple of the block size.
+    Matrix i of `a` is multiplied by matrix i of `b`. Layout: the rows of a matrix are positions (pixels), the columns
+    are channels. Matrix i of `a` and matrix i of `b` are in the same image (batch index); images are in ascending
+    order. Each matrix of `b` begins at a position that is a multiple of the block size.
     """
     block = context.abilities.block
     sides = [(a, _origins(context, a, 1)), (b, _origins(context, b, block))]
@@ -142,8 +144,8 @@ def matrices(context: ImportContext, node: OnnxNode, a: Real, b: Real) -> tuple[
 
 
 def _images(origins: Origins | None) -> list[int] | None:
-    """The index of the image that holds each matrix of a stack at `origins`, if all images hold equally many matrices
-    and matrices are in the order of images; else None.
+    """For each matrix of a stack at `origins`, the index of the image that holds it. None unless all images hold
+    equally many matrices and the matrices are in the order of the images.
     """
     if origins is None:
         return None

@@ -38,7 +38,7 @@ from ..values import FloatInput, Integer, Pending, Real, Value
 from .quantized_constants import stored_constant
 
 SHUFFLE = (0, 2, 1, 3, 4)
-"""The permutation of (N, groups, channels, H, W) that moves channels only."""
+"""The permutation of (N, groups, channels, H, W) that moves only whole channels."""
 
 Movable = Real | Integer | Pending
 
@@ -68,9 +68,9 @@ def permuted(context: ImportContext, node: OnnxNode, operator: Permute, edges: E
 
 
 def _host_order(value: FloatInput, axes: Sequence[int]) -> tuple[int, ...] | None:
-    """The order of axes in which the host can pass a model input, so that the model's Transpose of `value` by `axes`
-    needs no node. Returns None if there is no such order, because the model has reshaped the input before. (Added and
-    removed axes of size 1 do not count as a reshape.)
+    """The order of axes in which the host can pass the model input `value`, so that the model's Transpose by `axes`
+    needs no node. Returns None if the model reshapes the input before the Transpose. (Added and removed axes of size 1
+    do not count as a reshape.)
     """
     before = value.permutation or tuple(range(len(value.declared)))
     if value.shape == _permuted(value.declared, before):
@@ -126,8 +126,8 @@ def _positions(runs: Runs) -> np.ndarray:
 
 
 def _unmoved_axes(positions: Sequence[np.ndarray], shape: tuple[int, ...]) -> list[bool]:
-    """For each axis, whether no element moves along it: its `positions` (source index of each output index) are 0, 1, 2
-    ... up to the axis's size.
+    """For each axis, whether no element moves along it. This is so if its `positions` (source index of each output
+    index) are 0, 1, 2 ... up to the last index of the axis.
     """
     return [np.array_equal(places, np.arange(size)) for places, size in zip(positions, shape, strict=True)]
 
@@ -233,8 +233,9 @@ def concatenated(
 def _joined(
     context: ImportContext, node: OnnxNode, parts: tuple[Real, ...], axis: int, shape: tuple[int, ...]
 ) -> Pending:
-    """Imports a Concat of different tensors `parts` along `axis`, to a result of `shape`, as a move of whole channels
-    or of whole positions (pixels). Returns a pending result, which the next QuantizeLinear rounds.
+    """Imports a Concat of the tensors `parts`, which are stored separately, along `axis`; the result has `shape`. The
+    Concat becomes a move of whole channels or of whole positions (pixels). Returns a pending result, which the next
+    QuantizeLinear rounds.
     """
     channels = channel_axes(context, parts, len(shape))
     order = [0, *channels, *[i for i in range(1, len(shape)) if i not in channels]]
@@ -271,9 +272,8 @@ def channel_axes(context: ImportContext, parts: tuple[Real, ...], rank: int) -> 
     """The axes of the values `parts` along which neighbouring elements are in different channels of the stored tensors.
     `rank`: number of axes of each value.
 
-    The result is only the last axis in three cases: no axis reads different channels, the batch axis reads different
-    channels, or a found axis reads different pixels, too. For vectors (rank 1) there are no such axes, since each
-    element is an image.
+    In three cases only the last axis is returned: no axis reads different channels, the batch axis does, or one of the
+    found axes also reads different pixels. For vectors (rank 1) there are no such axes, since each element is an image.
     """
     if rank == 1:
         return []

@@ -1,9 +1,9 @@
 """Normalizations that exporters write node by node: the mean of a row's squares, the inverse of the mean's square root,
 and the product of the inverse and the row.
 
-A number for each row (its mean, or the mean of its squares) is never a tensor here. It is a `RowStatistic` of the row's
-tensor until an operator combines the statistic with this tensor; then the two become one normalization. Roundings of a
-statistic to 8 bits by the model's quantizers are left out.
+A statistic (the mean of each row, or the mean of its squares) never becomes a tensor. It is kept as a `RowStatistic`
+until an operator combines it with the tensor of the rows; then statistic and operator become one normalization. Nodes
+of the model that round a statistic to 8 bits are left out.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def _reduced(context: ImportContext, node: OnnxNode, value: Value | None) -> Row
 
 
 SMALL = 1e-3
-"""A division by the length of a row may be guarded against zero by a Clip, Max or Add with a constant. A constant up to
+"""Before a row is divided by its length, a Clip, Max or Add with a constant may guard against zero. A constant up to
 this number counts as such a guard.
 """
 BETWEEN = frozenset(
@@ -174,8 +174,8 @@ def _of_statistic(context: ImportContext, node: OnnxNode, values: list[Value | N
 
 
 def _of_pending(node: OnnxNode, values: list[Value | None]) -> Value | None:
-    """The value of a node whose input is one step of a normalization: the square of centred rows (rows minus their
-    mean), or a normalization multiplied by one more gain or added to one more offset. None for other nodes.
+    """The value of a node that continues a normalization: the square of centred rows (rows minus their mean), or a
+    normalization multiplied by one more gain or added to one more offset. Returns None for any other node.
     """
     first = values[0]
     if isinstance(first, Pending) and isinstance(centred := first.operation, Centred):

@@ -23,14 +23,15 @@ from ..values import Integer, Pending, Real
 from .integer_moves import moved_to
 
 MOST_WEIGHT = 127
-"""Interpolation multiplies two neighbouring pixels by int8 weights. This is the largest allowed sum of the two weights.
+"""Linear interpolation multiplies two neighbouring pixels by int8 weights. The sum of both weights is at most this
+number.
 """
 
 
 def resized(context: ImportContext, node: OnnxNode, operator: Resize, edges: Edges) -> Pending | Integer:
-    """The result, of shape `edges.shape`, of a Resize. Mode "nearest" selects elements of a dequantized tensor, or of
-    an integer tensor (some quantizers write the Resize before the DequantizeLinear); mode "linear" interpolates a
-    dequantized tensor.
+    """The result, of shape `edges.shape`, of a Resize. Mode "linear" interpolates a dequantized tensor. Mode "nearest"
+    selects elements of a dequantized tensor, or of an integer tensor, since some quantizers write the Resize before the
+    DequantizeLinear.
     """
     value = context.values[edges.inputs[0]]
     if not isinstance(value, Integer) or operator.mode != "nearest":
@@ -75,8 +76,9 @@ def integer_weights(fractions: np.ndarray) -> np.ndarray:
     """Converts the weights of a linear interpolation to integers. Each output lies between two neighbours; `fractions`,
     float32 (O,) from 0 to 1, are the weights of the second neighbour. Returns int8 weights (O, 2) of both neighbours.
 
-    The two weights of each output have the same sum: the smallest sum that represents all fractions with errors below
-    1e-4 or, if no sum up to `MOST_WEIGHT` does, the sum with the smallest error.
+    The sum of both weights is the same number for all outputs. It is the smallest number with which integer weights
+    represent all fractions with errors below 1e-4. If no number up to `MOST_WEIGHT` does, it is the number with the
+    smallest error.
     """
     sums = np.arange(1, MOST_WEIGHT + 1)[:, None]
     exact = fractions.astype(np.float64) * sums

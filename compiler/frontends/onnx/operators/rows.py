@@ -29,8 +29,8 @@ the result by less than 2^-14 of the offset.
 def import_rows(context: ImportContext, node: OnnxNode) -> bool:
     """Imports Softmax, LayerNormalization or RMSNormalization. Returns False if the target does not compute the node.
 
-    The node computes along the last axis of a view of its input. For a Softmax along one other axis, the view moves
-    this axis to the end. For an operation along several last axes, the view joins these axes.
+    The operation always works along the last axis of a view of its input. For a Softmax along another axis, the view
+    moves this axis to the end. For an operation along several last axes, the view joins them to one axis.
     """
     abilities = context.abilities
     if abilities.processor and not abilities.rows:
@@ -174,10 +174,11 @@ def round_shared(context: ImportContext, shared: Shared, to: Rounding) -> str:
 
 
 def parameters_of(scale: np.ndarray, offset: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Returns (bias int32, factor float32) such that (share + bias) * factor = share * `scale` + `offset` up to
-    rounding; all (C,). A share is the result of a softmax or normalization before its scale and offset.
+    """Returns (bias int32, factor float32) such that (share + bias) * factor = share * `scale` + `offset`, apart from
+    rounding. All are arrays (C,). A share is the result of a softmax or normalization before its scale and offset are
+    applied.
 
-    `scale`, `offset`: float64. The factor is `scale`, or of larger magnitude where the bias would exceed
+    `scale`, `offset`: float64. The factor is `scale`, or of larger magnitude if the bias would otherwise exceed
     `LARGEST_BIAS`.
     """
     least = np.maximum(np.abs(offset) / LARGEST_BIAS, float(np.finfo(np.float32).tiny))

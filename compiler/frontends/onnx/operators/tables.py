@@ -1,4 +1,6 @@
-"""Functions of one quantized tensor (an operator or a chain of operators) as look-up tables by stored value."""
+"""Functions of one quantized tensor (an operator or a chain of operators) as look-up tables, indexed by the stored
+value.
+"""
 
 from __future__ import annotations
 

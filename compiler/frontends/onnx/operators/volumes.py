@@ -1,9 +1,9 @@
 """Windows over three dimensions in integer graphs: a volume (N, C, D, H, W) is stored as its slices, the images (N * D,
 C, H, W).
 
-A convolution over a volume becomes a convolution over images: the slices that its kernel covers are joined as channels.
-A pool becomes a pool over images in which the rows of the slices under its window alternate: the first row of each
-slice, then the second row of each, and so on. Nothing is rounded in between.
+A convolution over a volume becomes a convolution over images; the slices that the kernel covers become channels of one
+image. A pool becomes a pool over images; the slices under its window become one image, which has the first row of each
+slice, then the second row of each slice, and so on. Nothing is rounded in between.
 
 A transposed convolution: output slice z, with z + (pads before the first slice) = q * stride + r, is the sum over t of
 input slice q - t times the weights at depth r + stride * t. One transposed convolution of images computes all output
@@ -157,9 +157,9 @@ def _plane_window(windows: Windows) -> Window:
 
 
 def _taps_of(context: ImportContext, node: OnnxNode, data: Real, depths: np.ndarray, *, beside: bool) -> Real:
-    """Collects, for each output slice of a volume, the input slices that the slice needs. Returns a tensor with one
-    image for each output slice. `depths` (outputs, taps): indices of the input slices; an index outside of the volume
-    stands for a slice of zeros.
+    """Collects the input slices from which each output slice of a volume is computed. Returns a tensor with one image
+    for each output slice. `depths` (outputs, taps): indices of the input slices; an index outside of the volume stands
+    for a slice of zeros.
 
     The input slices of an image are joined as channels. With `beside` they are joined as rows instead: the first row of
     each slice, then the second row of each slice, and so on.
