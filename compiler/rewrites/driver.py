@@ -1,7 +1,8 @@
 """Rewrites of graphs as rows of a table.
 
-Each row names the operators that its rewrite changes (roots). For a graph without these operators the rewrite's code is
-neither imported nor run."""
+Each row names the operators that its rewrite changes (roots). A rewrite is neither imported nor run for a graph without
+its roots.
+"""
 
 from __future__ import annotations
 
@@ -24,8 +25,8 @@ def _every_target(_: object) -> bool:
 class Rewrite(Generic[Target]):
     """A rewrite of a graph for a target; the new graph computes the same results.
 
-    `roots`: classes of operators; the rewrite changes nothing in a graph without a node of one of them (None: any
-    operator). `takes`: whether a target can run the rewritten nodes. `function` imports the rewrite and returns the
+    `roots`: classes of the operators that the rewrite changes (None: any operator); the rewrite is skipped for a graph
+    without them. `takes`: whether a target can run the rewritten nodes. `function` imports the rewrite and returns the
     rewritten graph, or the same object if nothing was rewritten.
     """
 
