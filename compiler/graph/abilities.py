@@ -19,10 +19,11 @@ class Abilities:
 
     `processor`: the target is a processor, not an accelerator. A processor computes all operators of
     `int8_operators.py`, except those whose text says that they are for accelerators. `tables`: look-up tables of one
-    tensor (extension `table`). `planes`: element-wise operators whose second operand has height and width 1, one value
-    for each channel (extension `broadcast`). `rows`: softmax and normalization over channels (extension `rows`).
+    tensor (extension `table`). `planes`: element-wise operators whose second operand has one value for each channel
+    (height and width 1; extension `broadcast`). `rows`: softmax and normalization over channels (extension `rows`).
     `products`: matrix products of two activations, on square arrays with batch 1; with `zero_points` the array
-    subtracts the zero points of both factors. `rows` and `products` require whole blocks of `block` channels."""
+    subtracts the zero points of both factors. `rows` and `products` require whole blocks of `block` channels.
+    """
 
     processor: bool = False
     tables: bool = False
@@ -36,8 +37,8 @@ class Abilities:
     def of(config: Config) -> Abilities:
         """The abilities of an accelerator with this configuration.
 
-        `planes` and `rows` are False if a block of channels spans several output vectors: both need the values of a
-        block, one for each channel, to fit one vector.
+        `planes` and `rows` are False if a block of channels spans several output vectors: both need the values of all
+        channels of a block in one vector.
         """
         planes = config.has("broadcast") and Blocks.of(config).outputs == 1
         rows = config.has("rows") and Blocks.of(config).outputs == 1
@@ -56,7 +57,7 @@ PLAIN = Abilities()
 """Abilities of an accelerator that computes no optional operator."""
 ACCELERATOR = Abilities(tables=True, planes=True, rows=True, products=True, zero_points=True)
 """Abilities of an accelerator with all extensions, a superset of the abilities of every configuration. A design-space
-exploration of many configurations imports each model once, with these abilities.
+exploration imports each model once, with these abilities, for many configurations.
 """
 PROCESSOR = Abilities(processor=True, tables=True, planes=True)
 """Abilities of processors."""
@@ -65,7 +66,7 @@ EVERYTHING = replace(ACCELERATOR, processor=True)
 
 
 def needs(extension: str) -> tuple[str, str]:
-    """Error text for a node that needs the accelerator extension `extension` where it is missing: (problem, remedy)."""
+    """Error text (problem, remedy) for a node that needs the extension `extension`, on an accelerator without it."""
     if extension in ("broadcast", "rows"):
         return (
             f"needs the extension '{extension}' and block_in no larger than block_out",

@@ -1,7 +1,7 @@
 """Checks the sizes of tensors, activations and constants against `ir.limits`, before memory is allocated for them.
 
-Every importer reads models through `load.load_model`, which checks all shapes by `check_shapes` once ONNX has
-inferred them. If an importer adds a tensor or computes a constant, it checks the size itself.
+Every importer reads models through `load.load_model`. After ONNX has inferred all shapes, `load_model` checks them by
+`check_shapes`. If an importer adds a tensor or computes a constant, the importer checks the size itself.
 """
 
 from __future__ import annotations
@@ -33,8 +33,10 @@ _WINDOWS = frozenset(
 
 
 def too_large(shape: Sequence[int], item_bytes: int) -> str | None:
-    """Error text if a tensor of `shape`, or its longest dimension alone, takes more than `MOST_TENSOR_BYTES` bytes, or
-    if a dimension is negative; else None. `item_bytes`: bytes of an element."""
+    """Error text if a tensor of `shape` takes more than `MOST_TENSOR_BYTES` bytes, if its longest dimension alone
+    would, or if a dimension is negative. Returns None if the tensor is not too large. `item_bytes`: bytes of an
+    element.
+    """
     if any(size < 0 for size in shape):
         return f"has the shape {_shape(shape)}, whose number of elements does not fit 64 bits"
     size = math.prod(shape) * item_bytes

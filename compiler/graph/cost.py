@@ -65,9 +65,10 @@ def count_macs(graph: Graph, node: Node) -> int:
 
 
 def as_convolution(node: Node) -> Node:
-    """The convolution in a node that fuses a convolution with a further step (TransposedProduct, Normed), or the
-    products that a node computes from factors in other layouts (PositionSums), as a node of their own. Any other node
-    is returned unchanged."""
+    """The convolution, as a node of its own, in a node that fuses it with a further step (TransposedProduct, Normed).
+    For PositionSums, a node with the products that it computes from factors in other layouts. Any other node is
+    returned unchanged.
+    """
     operator = node.operator
     if isinstance(operator, PositionSums):
         return replace(node, operator=operator.products)

@@ -50,7 +50,8 @@ class NodeError(ModelError):
 class NodesError(NodeError):
     """Raised for several nodes that are not supported; `parts`: an error for each node.
 
-    The message lists the first `MOST_LISTED` nodes, each on a line; the other attributes are those of the first error.
+    The message lists the first `MOST_LISTED` nodes, each on a line. The other attributes have the values of the first
+    error's attributes.
     """
 
     def __init__(self, source: str, parts: Sequence[NodeError]) -> None:
@@ -82,7 +83,7 @@ class ProcessorsOnlyError(NodeError):
 
 
 class ParameterError(NodeError):
-    """Raised for a node that can be compiled only if the values of the model inputs `inputs` are known, for example
+    """Raised for a node that can be compiled only if the values of some model inputs (`inputs`) are known, for example
     because they decide shapes.
     """
 

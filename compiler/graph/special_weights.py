@@ -20,15 +20,16 @@ if TYPE_CHECKING:
 
 
 def pack_patch_weight(config: Config, weight: np.ndarray, cut: np.ndarray) -> np.ndarray:
-    """Packs int8 weights (O, C, kh, kw) of a convolution that reads patches. A patch holds the elements of a window, or
-    of neighbouring windows, of an interleaved image: taps come before channels, in vectors of block_in. The result is
-    [filter blocks, patch vectors, block_out, block_in], where patch vectors are the vectors that an output reads.
-    Filters are padded to whole blocks.
+    """Packs int8 weights (O, C, kh, kw) of a convolution that reads patches. A patch contains the elements of one
+    window, or of neighbouring windows, of an interleaved image, in vectors of block_in elements. The result is [filter
+    blocks, patch vectors, block_out, block_in], where patch vectors are the vectors that an output reads. Filters are
+    padded to whole blocks.
 
-    `cut` is int [5], the arguments of `PatchLayout.of`. `apart`: an output may add the products of several patches,
-    whose distance is `apart` rows of patches; `count`: the number of these patches; `columns`: the number of adjacent
-    output columns that read the same patch; then the window's two strides. If `columns` is above 1, each column has its
-    own copy of the weights, shifted inside the patch: [filter blocks, columns, patch vectors, block_out, block_in].
+    `cut` is int [5], the arguments of `PatchLayout.of`. An output may add the products of several patches. `apart`: the
+    distance of these patches, in rows of patches; `count`: their number. `columns`: the number of adjacent output
+    columns that read the same patch. The last two arguments are the window's strides. If `columns` is above 1, each
+    column has its own copy of the weights, shifted inside the patch: [filter blocks, columns, patch vectors, block_out,
+    block_in].
     """
     o, c, kh, kw = weight.shape
     apart, count, columns, down, right = cut.tolist()
@@ -72,8 +73,8 @@ def pack_taps_weight(config: Config, weight: np.ndarray, dilation: np.ndarray) -
 
     The taps of each kernel row are divided into the groups of `TapGroups`, each with as many taps as TAPS multiplies;
     zeros fill a group. The kernel rows are in order, and so are the groups within a row. The result has the tiles of
-    `pack_depthwise_weight`. A machine with the extension `sweep`, whose TAPS also multiplies input rows read before,
-    has the order of `Sweep.packed`.
+    `pack_depthwise_weight`. With the extension `sweep`, TAPS also multiplies input rows that were read before; the
+    order is then that of `Sweep.packed`.
 
     `dilation`: int [1], the dilation of columns. Raises ValueError if the columns cannot be divided into such groups.
     """
@@ -104,8 +105,8 @@ def dilated_columns(weight: np.ndarray, dilation: int) -> np.ndarray:
 
 
 def dense_groups(weight: np.ndarray, groups: int) -> np.ndarray:
-    """The dense weight (O, C, kh, kw) with which a convolution computes the same as a grouped convolution with the int8
-    `weight`, (O, C / groups, kh, kw).
+    """The dense weight (O, C, kh, kw) of a grouped convolution: an ordinary convolution with this weight gives the same
+    results. `weight`: the weight of the grouped convolution, int8 (O, C / groups, kh, kw).
     """
     if groups == 1:
         return weight
