@@ -10,8 +10,8 @@ import numpy as np
 
 @dataclass(slots=True, kw_only=True)
 class Error:
-    """Errors of a quantized tensor: sums and maxima over pairs of an element `a` of the float tensor and the same
-    element `b` of the quantized model's tensor.
+    """Errors of a quantized tensor: sums and maxima over all pairs (a, b). Here `a` is an element of the float model's
+    tensor, and `b` is the same element of the quantized model's tensor.
     """
 
     signal: float = 0.0

@@ -1,8 +1,8 @@
 """Writes a model in QDQ form, given a plan and its scales.
 
-Weights and biases are integer initializers followed by a DequantizeLinear; every quantized tensor passes one
-QuantizeLinear and one DequantizeLinear, which all its readers share. Float operators read inputs of the model and
-results of float operators unquantized.
+Weights and biases are integer initializers followed by a DequantizeLinear. Every quantized tensor passes one
+QuantizeLinear and one DequantizeLinear, which all its readers share. Inputs of the model and results of float operators
+are not quantized for float operators that read them.
 """
 
 from __future__ import annotations
@@ -62,9 +62,10 @@ def write_qdq(
 
 
 class _Writer:
-    """Writes the nodes of a model in QDQ form, in order. A QuantizeLinear and a DequantizeLinear follow each quantized
-    result of a quantized node; those of other quantized tensors are inserted before the first quantized node that reads
-    the tensor."""
+    """Writes the nodes of a model in QDQ form, in order. If a quantized node has a quantized result, a QuantizeLinear
+    and a DequantizeLinear follow the node. For other quantized tensors they are inserted before the first quantized
+    node that reads the tensor.
+    """
 
     def __init__(
         self,
@@ -142,7 +143,8 @@ class _Writer:
             self._operand(name)
 
     def _rename(self, name: str, new: str) -> None:
-        """Renames the output `name` of the latest node that computes it to `new`."""
+        """Changes the name of an output from `name` to `new`, in the latest node that computes an output of this name.
+        """
         for node in reversed(self.graph.nodes):
             if name in node.output:
                 node.output[list(node.output).index(name)] = new
