@@ -88,8 +88,8 @@ def embedding(indices: Tensor, weight: Parameter) -> Tensor:
 
 
 def max_pool2d(x: Tensor, kernel_size: Pair, stride: Pair | None = None, padding: Pair = 0) -> Tensor:
-    """Largest element of each window of x, [batch, channels, rows, columns]. `padding`: rows and columns added at both
-    ends, which are never the largest. `stride` is by default `kernel_size`.
+    """The largest element of each window of x, [batch, channels, rows, columns]. `padding`: number of rows and columns
+    that are added at both ends; added elements are never the largest. `stride` is by default `kernel_size`.
     """
     places = window(2, kernel_size, stride, padding)
     need_room(x, places)

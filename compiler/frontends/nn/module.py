@@ -175,9 +175,9 @@ def _tensors(value: Any) -> list[Tensor]:
 
 
 def _float32(name: str, value: Any) -> np.ndarray:
-    """An array of numbers, or a tensor of PyTorch's on any device, as a float32 array.
+    """Converts an array of numbers, or a tensor of PyTorch on any device, to a float32 array.
 
-    Raises NetworkError for other values, and calls the value `name`.
+    Raises NetworkError for other values; the message calls the value `name`.
     """
     for method in ("detach", "cpu", "float", "numpy"):
         value = getattr(value, method)() if hasattr(value, method) else value
