@@ -1,4 +1,4 @@
-"""The protocol that every target implements (`Backend`); `registry.BACKENDS` lists the implementations.
+"""The protocol that every target implements (`Backend`). `registry.BACKENDS` lists the implementations.
 
 Code outside of this folder treats all backends alike, through the protocol.
 """
