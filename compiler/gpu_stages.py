@@ -1,9 +1,10 @@
 """The GPU-specific stages that `pipeline.compile_kernels` calls: they lower graph nodes to kernels and generate code.
 One form of compilation yields code for a GPU; another emulates the GPU on a processor.
 
-A model whose tensors are all quantized is computed in integers, as on processors, if the kernel language has the
-integer arithmetic for it (`Dialect.exact_integers`). Every other model is computed in float32 and rounded at each pair
-of QuantizeLinear and DequantizeLinear. This includes models of 16-bit floats, whose products on tensor cores are exact.
+A model whose tensors are all quantized is computed in integers, as on processors, if the kernel language has exact
+integer arithmetic (`Dialect.exact_integers`). Every other model is computed in float32, and rounded at each pair of
+QuantizeLinear and DequantizeLinear. Models of 16-bit floats are computed in float32, too; their products on tensor
+cores are exact.
 """
 
 from __future__ import annotations
@@ -91,7 +92,7 @@ class GpuLowering:
         return attention.fits(self.target, sizes)
 
     def default(self, graph: Graph, node: Node) -> LoweredCudaNode | None:
-        """The node lowered with the default knobs of its GPU template; None for a node that needs no kernel."""
+        """Lowers the node with the default knobs of its GPU template. Returns None for a node that needs no kernel."""
         return lower_cuda_node(self.target, graph, node)
 
     def methods(self, graph: Graph, node: Node) -> tuple[LoweredCudaNode, ...]:
@@ -99,8 +100,8 @@ class GpuLowering:
         return lower_methods(self.target, graph, node)
 
     def at_point(self, graph: Graph, lowered: LoweredCudaNode, values: Values) -> LoweredCudaNode:
-        """The node of `lowered` lowered with the knob `values` of a tuning record. The knobs of some operators on rows
-        change the program, so these operators are lowered again; for others only the schedule changes.
+        """Lowers the node of `lowered` with the knob values `values` of a tuning record. For some operators on rows,
+        knobs change the program, so these operators are lowered again. For others only the schedule changes.
         """
         return lower_recorded(self.target, graph, lowered, values)
 
@@ -109,9 +110,9 @@ def channels_last(channels: int) -> int:
     """Number of channels in a block of an int8 tensor for GPUs. The block contains all channels; their number is
     rounded up to 4 or to a multiple of 8, so that threads can move 4 or 8 bytes at a time.
 
-    With one block, the channels of a position are adjacent. So neighbouring threads store neighbouring channels,
-    products sum along contiguous bytes, which `dp4a` and `ldmatrix` read, and groups of channels need no blocks of
-    their own.
+    With one block, the channels of a position are adjacent. So neighbouring threads store neighbouring channels.
+    Products sum along contiguous bytes, as `dp4a` and `ldmatrix` require. Groups of channels need no blocks of their
+    own.
     """
     least = 4 if channels <= 4 else 8
     return -(-channels // least) * least
@@ -254,7 +255,7 @@ def gpu_emulated(target: GpuTarget) -> Form[GpuTarget, CpuNetwork]:
 
         def link(network: LoweredNetwork, launches: tuple[Launch[Kernel], ...]) -> CpuNetwork:
             def text() -> str:
-                """The kernels in the language of their GPU."""
+                """The source text of the kernels, in the language of the emulated GPU."""
                 modules = [(name, lower(p, target, name=name)) for name, p in prepared.values()]
                 named: list[Launch[str]] = [
                     replace(cast("Any", launch), kernel=prepared[id(launch.kernel)][0]) for launch in launches
