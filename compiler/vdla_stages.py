@@ -95,8 +95,8 @@ class AcceleratorNetwork:
     def layer(
         self, node: str, points: Sequence[Values], *, check: bool = False, dump: Dump | None = None
     ) -> LoweredLayer:
-        """The kernels of a node, scheduled with the knobs `points` (the knobs of one kernel each) and lowered. `check`:
-        verifies the program after every pass. `dump`: receives the program after every pass.
+        """Schedules and lowers the kernels of a node. `points`: the knobs of each kernel. `check`: verifies the program
+        after every pass. `dump`: receives the program after every pass.
         """
         return self._lowered(node, self.kernels[node], points, check, dump)
 

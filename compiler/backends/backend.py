@@ -29,7 +29,7 @@ class CompileOptions:
 
     `target`: name and options of the backend, as in "llvm -mcpu=...". `config`: the accelerator's configuration (None:
     the preset `vta`). `virtual_threads`: number of copies of each scratchpad buffer that are in use at the same time
-    (2: double buffering). `device`: the device among several ("0", "1" or "emulated" for GPUs; None: the first).
+    (2: double buffering). `device`: which of several devices to use ("0", "1" or "emulated" for GPUs; None: the first).
     `batch`: size of a dynamic first dimension of the model's inputs. `records`: the tuner's records, which choose the
     knobs. `dump_passes`: the folder that receives the program after each pass.
     """

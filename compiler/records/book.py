@@ -21,8 +21,8 @@ from .record import Description, Key, Record, Task
 
 _NONE: Mapping[Key, tuple[Record, ...]] = MappingProxyType({})
 CHECKED = "checked"
-"""The `strategy` field of tuning records of a search's best candidates, which were measured again side by side. Such
-records rank above single measurements.
+"""The `strategy` field of some tuning records: at the end of a search, the best candidates are measured again side by
+side. Records of these measurements rank above single measurements.
 """
 _CHUNK = 64
 """Number of tuning records whose legality is checked together. Few suffice, since the first record is usually legal."""

@@ -22,8 +22,8 @@ from .resumed import points_of
 from .task_scheduler import TaskScheduler
 
 Measure = Callable[[Sequence[Values]], Iterator[tuple[int, Result]]]
-"""A function that measures candidates, given as knob values, and yields index and result of each in the order in which
-they end.
+"""A function that measures candidates, given as knob values. It yields (index, result) of each candidate in the order
+in which the trials end.
 """
 
 
@@ -51,9 +51,9 @@ class Job:
 class Plan:
     """Settings of a run.
 
-    `trials`: number of trials of all jobs, known ones included, in batches of `batch`. `seed`, `strategy` and
-    `compiler` are fields of the records; `seed` also determines the random proposals. `patience`: trials without
-    improvement after which a task ends (None: never).
+    `trials`: number of trials of all jobs, including known trials; `batch`: number of trials in a batch. `seed`,
+    `strategy` and `compiler` are fields of the records; `seed` also determines the random proposals. `patience`: a task
+    ends after this number of trials without improvement (None: never).
     """
 
     trials: int
@@ -67,8 +67,8 @@ class Plan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trial:
-    """A finished trial of the job `name`, number `count` of the run (from 1); the argument of the callback `watch`.
-    `best`: least cost of the job so far.
+    """A finished trial of the job `name`; the argument of the callback `watch`. `count`: number of trials of the run so
+    far, from 1. `best`: least cost of the job so far.
     """
 
     name: str
@@ -94,9 +94,9 @@ def tune(
 ) -> list[History]:
     """Spends the plan's trials on the jobs and returns their histories.
 
-    Every measured trial is passed to `write` as it ends, so that an interrupted run loses none, then to `watch`. The
-    run ends early when every job's space is exhausted or its search has stalled. `refuse` receives a job whose space
-    has no legal candidate, with the error; such a job gets no trial. By default the error is raised.
+    Every measured trial is passed to `write` as soon as it ends, so that an interruption loses no trial, and then to
+    `watch`. The run ends early when every job's space is exhausted or its search has stalled. `refuse` receives a job
+    whose space has no legal candidate, with the error; such a job gets no trial. By default the error is raised.
 
     A resumed run repeats the same batches with known trials in place of measurements, and continues, even in the middle
     of a batch, as if it had not stopped. If the plan has changed, all known trials are still used.
@@ -157,8 +157,8 @@ def tune(
 
 
 def _batch(job: Job, history: History, number: int, plan: Plan) -> tuple[np.ndarray, dict[int, Record], int]:
-    """Returns the batch that begins at trial `number`: (its points [n, axes], the known records of these points by
-    index, the number after that of its last known trial or, without known trials, `number`).
+    """Returns three things about the batch that begins at trial `number`: its points [n, axes]; the known records of
+    these points, by index; and the number of the trial after its last known trial (`number` if it has no known trials).
 
     Batches are always whole, so that a longer search begins like a shorter one. Raises EmptySpaceError if the space has
     no legal candidate.
@@ -203,7 +203,7 @@ def _tasks(
 
 
 def _number(task: Task) -> int:
-    """A seed computed from the task alone, so that the jobs of a run draw different random numbers."""
+    """A seed that depends on the task alone, so that the jobs of a run draw different random numbers."""
     return int.from_bytes(blake2b(repr(task.key).encode(), digest_size=4).digest())
 
 
