@@ -65,9 +65,7 @@ class CpuLowering:
         )
 
     def default(self, graph: Graph, node: Node) -> LoweredCpuNode | None:
-        """Lowers the node with the default knobs of its processor template. Returns None for a node that needs no
-        kernel.
-        """
+        """The node, lowered with the default knobs of its processor template. None for a node without a kernel."""
         if isinstance(node.operator, Int8Operator):
             return lower_int8_node(graph, node, node.operator)
         return lower_node(self.target, graph, node)
@@ -116,8 +114,7 @@ def cpu_now(
     machine.
 
     `target`: the level of this machine's instruction set to use (None: the highest). `kernels`: a cache with the
-    kernels of earlier networks for the same target. New kernels are added to the cache; their code may be generated
-    later.
+    kernels of earlier networks for the same target. New kernels are added; their code may be generated later.
     """
     target = host_target() if target is None else target
 

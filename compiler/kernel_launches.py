@@ -41,9 +41,7 @@ from .templates.lowered_node import LoweredNode
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Recorded(Generic[Target]):
-    """The lookup of tuning records for a node's kernel: the workload, and a function that lowers the node with given
-    knobs.
-    """
+    """Lookup of tuning records for a kernel: its workload, and a function that lowers the node with given knobs."""
 
     knobs: ChosenKnobs[Any]
     workload: Any
@@ -51,9 +49,7 @@ class Recorded(Generic[Target]):
 
 
 LoweredNodes = Sequence[tuple[LoweredNode[Target, Any], Recorded[Target] | None]]
-"""Nodes lowered with default knobs, each with the lookup of its tuning records. The lookup is None if no records apply
-to the node.
-"""
+"""Nodes lowered with default knobs, each with the lookup of its tuning records (None if no records apply)."""
 
 
 def lower_nodes(
@@ -104,8 +100,7 @@ def _lowered(
     lowering: Lowering[Target], graph: Graph, node: Node, knobs: ChosenKnobs[Any] | None
 ) -> tuple[LoweredNode[Target, Any], Recorded[Target] | None] | None:
     """Returns (the node lowered with default knobs, the lookup of its tuning records). The lookup is None if no records
-    apply to the node. Returns None if the node needs no kernel.
-    """
+    apply to the node. Returns None if the node needs no kernel."""
     if knobs is None:
         default = lowering.default(graph, node)
         return None if default is None else (default, None)
@@ -128,8 +123,7 @@ def _kernels(
     dump_passes: Path | None,
 ) -> Iterable[BuiltKernel[Target, CompiledT]]:
     """The kernel of each node. Recorded knobs are used if the node can be compiled with them. Nodes with equal programs
-    share one schedule and one compiled kernel.
-    """
+    share one schedule and one compiled kernel."""
     target = lowering.target
     for number, (lowered, recorded) in enumerate(nodes):
         dumps = partial(_dumped, dump_passes, number)
@@ -204,8 +198,7 @@ def _dumped(
     folder: Path | None, number: int, lowered: LoweredNode[Any, Any], schedule: Schedule
 ) -> Dump | None:
     """Dumps a node's program before and after its schedule into its subfolder of `folder`. Returns the function that
-    writes the node's later dumps, or None without a folder.
-    """
+    writes the node's later dumps, or None without a folder."""
     if folder is None:
         return None
     dump = dump_node(folder, number, lowered.node.name)
@@ -222,9 +215,8 @@ class LaunchConstants:
     """The constant arrays that the launches of one network read. `placed` copies a packed array into the shape and
     alignment of its parameter.
 
-    Launches that read equal bytes of one type share one array, or views of it in several shapes. For example, every
-    step of a recurrent layer reads the same weight; it is stored once, and stays in the cache from one step to the
-    next.
+    Launches that read equal bytes of one type share one array, or views of it in several shapes. For example, all steps
+    of a recurrent layer read one weight, which is stored once, and stays in the processor's cache.
     """
 
     def __init__(self, placed: Callable[[np.ndarray, tuple[int, ...]], np.ndarray]) -> None:
@@ -241,9 +233,8 @@ class LaunchConstants:
         arrays: Mapping[str, np.ndarray],
         shapes: Mapping[str, tuple[int, ...]],
     ) -> dict[str, np.ndarray]:
-        """Packs a kernel's constants `arrays` (by parameter) with the `pack` steps of the schedule's `trace`. Each
-        result has the shape that `shapes` gives for its parameter. `kernel`: the kernel's key, by which packed arrays
-        are cached.
+        """Packs a kernel's constants `arrays` (by parameter) with the `pack` steps of the schedule's `trace`. `shapes`:
+        shape of each packed array, by parameter. `kernel`: the kernel's key, by which packed arrays are cached.
         """
         result: dict[str, np.ndarray] = {}
         for name, array in arrays.items():

@@ -173,8 +173,8 @@ def compile_kernels(
     A dynamic first dimension of the inputs becomes `batch`. Without `fusion` every operator is a kernel of its own.
     `dump_passes` is a folder for the graph after every pass and every kernel before and after its schedule. Equal
     programs become one kernel. `knobs` chooses recorded knobs (None: defaults), and collects which records it has
-    applied and which it has ignored. `told` is called after each kernel, with the number of finished kernels and the
-    number of all kernels. Raises UserError.
+    applied and which it has ignored. `told`: called after each kernel with (finished kernels, all kernels). Raises
+    UserError.
     """
     from .graph.storage_plan import check_plan, plan_storage
     from .kernel_forms import LoweredNetwork
@@ -203,11 +203,11 @@ def compile_kernels(
 def compile_kernel(
     program: Program, form: Form[Any, Network], *, operator: str | None = None, operations: int = 0
 ) -> Network:
-    """Compiles a scheduled program as a network of the given `form`. The program's parameters are the network's inputs
-    and outputs.
+    """Compiles a scheduled program as a network of the given `form`; its parameters are the network's inputs and
+    outputs.
 
-    `operator`: name of the network and of its launch, by default the program's name. `operations`: number of arithmetic
-    operations in the program. Raises UserError.
+    `operator`: name of the network and its launch, by default the program's. `operations`: its number of arithmetic
+    operations. Raises UserError.
     """
     from .ir.regions import write_buffers
     from .kernel_forms import LoweredNetwork

@@ -1,5 +1,4 @@
-"""Stages of compilation that only the accelerator has (`pipeline.compile_program`): kernels, their knobs, and linking.
-"""
+"""Stages of compilation that only the accelerator has (`pipeline.compile_program`): kernels, knobs and linking."""
 
 from __future__ import annotations
 

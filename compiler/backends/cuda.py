@@ -1,5 +1,4 @@
-"""The backend of NVIDIA GPUs, with kernels in CUDA C++. The kernels run on a device, or are emulated on this processor.
-"""
+"""The backend of NVIDIA GPUs, with kernels in CUDA C++. Kernels run on a device, or are emulated on this processor."""
 
 from __future__ import annotations
 

@@ -180,8 +180,7 @@ class KernelDevice(KernelCompiler, Protocol):
         ...
 
     def device_milliseconds(self, network: KernelNetwork, inputs: Arrays, repeat: int) -> list[float] | None:
-        """Milliseconds of each of `repeat` runs, measured by the device's own clock. None if the device has no clock.
-        """
+        """Milliseconds of each of `repeat` runs by the device's own clock. None for a device without a clock."""
         ...
 
     def times_text(self, network: KernelNetwork, threads: int, milliseconds: str) -> str:

@@ -197,9 +197,7 @@ class LlvmBackend:
 
     @property
     def exact(self) -> bool:
-        """False: kernels for different lengths add floats in different orders, so padding may change how results are
-        rounded.
-        """
+        """False: kernels for different lengths add floats in different orders, so padding may change roundings."""
         return False
 
     def compile_length(

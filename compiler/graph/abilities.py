@@ -22,8 +22,7 @@ class Abilities:
     tensor (extension `table`). `planes`: element-wise operators whose second operand has one value for each channel
     (height and width 1; extension `broadcast`). `rows`: softmax and normalization over channels (extension `rows`).
     `products`: matrix products of two activations, on square arrays with batch 1; with `zero_points` the array
-    subtracts the zero points of both factors. `rows` and `products` require whole blocks of `block` channels.
-    """
+    subtracts the zero points of both factors. `rows` and `products` require whole blocks of `block` channels."""
 
     processor: bool = False
     tables: bool = False

@@ -33,10 +33,8 @@ _WINDOWS = frozenset(
 
 
 def too_large(shape: Sequence[int], item_bytes: int) -> str | None:
-    """Error text if a tensor of `shape` takes more than `MOST_TENSOR_BYTES` bytes, if its longest dimension alone
-    would, or if a dimension is negative. Returns None if the tensor is not too large. `item_bytes`: bytes of an
-    element.
-    """
+    """Error text if a tensor of `shape`, or its longest dimension alone, takes more than `MOST_TENSOR_BYTES` bytes, or
+    if a dimension is negative. None for any other tensor. `item_bytes`: bytes of an element."""
     if any(size < 0 for size in shape):
         return f"has the shape {_shape(shape)}, whose number of elements does not fit 64 bits"
     size = math.prod(shape) * item_bytes

@@ -33,8 +33,7 @@ class Tensor:
 
     With `block` above 1 it is stored in blocks of channels, (N, ceil(C / block), ..., block), with zeros beyond C. With
     `block` 1 it is stored in row-major order. `quantization`: scale and zero point, with which the stored values of a
-    quantized tensor represent real numbers.
-    """
+    quantized tensor represent real numbers."""
 
     name: str
     shape: Shape
@@ -89,8 +88,7 @@ class Node:
     operators can be fused with the node as expressions. With an expression `data`, the operator reads the expression's
     values instead of its input. With an expression `result`, the node stores the expression's values instead of the
     operator's result. In an expression, `te.scalars.argument(i)` is an element of input i, broadcast as in numpy, and
-    `te.scalars.ELEMENT` is an element of the operator's result.
-    """
+    `te.scalars.ELEMENT` is an element of the operator's result."""
 
     name: str
     members: tuple[str, ...]
@@ -131,8 +129,7 @@ class GraphInput:
 
     For a quantized tensor the host does the following (`vdla.compiler.graph.host.store_input`). It transposes the input
     by `permutation` (None: not at all), quantizes it if `dtype` is float32, reshapes it to the tensor's shape, and
-    subtracts the offset. `rows`: if the input contains row indices (ids), the number of rows; ids are -rows .. rows -
-    1.
+    subtracts the offset. `rows`: for row indices (ids), the number of rows; ids are -rows .. rows - 1.
     """
 
     name: str
@@ -148,8 +145,7 @@ class GraphOutput:
     """An output of the model, called `name`. If the tensor is quantized and the output is float32, it is dequantized
     with `quantization`.
 
-    `view`, int64 in the output's shape: for each element, its row-major index in the tensor, or -1 for zero. None: all
-    elements in the tensor's order.
+    `view`, int64 in the output's shape: the row-major index of each element in the tensor, -1 for zero. None: in order.
     """
 
     name: str

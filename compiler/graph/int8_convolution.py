@@ -47,8 +47,7 @@ class Int8Convolution:
     this node computes. It is below 1 for a node with some of the filters, and 0 for a node that only moves values.
     `spaced` (columns, pitch): the output consists of rows of `columns` pixels, and arbitrary values follow each row up
     to a length of `pitch`. `taken`: only the first `taken` pixels of each image are read, as if the input were (N, C,
-    `taken`, 1); the output also has `taken` pixels.
-    """
+    `taken`, 1); the output also has `taken` pixels."""
 
     weight: np.ndarray
     bias: np.ndarray
@@ -79,8 +78,7 @@ class Interleave:
     top) % sy * sx + (x + left) % sx.
 
     `factors`: (sy, sx), the strides; `before`: (top, left), the pads; `outputs`: (channels, rows, columns); `kernel`:
-    rows and columns of the transposed convolution's kernel.
-    """
+    rows and columns of the transposed convolution's kernel."""
 
     factors: Pair
     before: Pair
@@ -90,8 +88,7 @@ class Interleave:
 
     def taps(self, axis: int) -> tuple[int, ...]:
         """For each phase along an axis, the number of kernel rows (`axis` 0) or columns (1) that contribute to an
-        output. The outputs of a phase have the same remainder of the row or column modulo the stride.
-        """
+        output. The outputs of a phase have the same remainder of the row or column modulo the stride."""
         return tuple(
             [-(-(self.kernel[axis] - phase) // self.factors[axis]) for phase in range(self.factors[axis])]
         )

@@ -261,8 +261,7 @@ def apply_combination(combination: Combination, values: np.ndarray, operand: np.
 
 
 def convolution_sums(operator: Int8Convolution, data: np.ndarray) -> np.ndarray:
-    """The sums of a convolution with bias, before pooling and requantization: int32 (N, O, OH, OW), wrapped to 32 bits.
-    """
+    """The sums of a convolution with bias, before pooling and requantization: int32 (N, O, OH, OW), which wrap."""
     weight, groups = operator.weight, operator.groups
     windows = _windows(_pad(data, operator.window.pads, operator.pad_value), operator.window)
     batch, channels, height, width = windows.shape[:4]

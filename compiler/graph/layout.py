@@ -68,8 +68,7 @@ def pack_weight(config: Config, weight: np.ndarray) -> np.ndarray:
     block_in]. Filters and channels are padded to whole blocks with zeros.
 
     If a block of channels takes several tiles, the tiles follow one another: [O blocks, C blocks, kh, kw * inputs, ...]
-    with inputs = `Blocks.inputs_read`. The result may be a view of `weight`; the caller copies it.
-    """
+    with inputs = `Blocks.inputs_read`. The result may be a view of `weight`; the caller copies it."""
     o, c, kh, kw = weight.shape
     shape = Blocks.of(config)
     of, cb, inputs = ceil_div(o, shape.block) * shape.block, ceil_div(c, shape.block), shape.inputs
@@ -87,8 +86,7 @@ def pack_parameters(config: Config, bias: np.ndarray, scale: np.ndarray) -> np.n
     """Packs `bias` (C,) and `scale`, (C,) or a single value, as int32 [blocks, 2, block_out]: for each block of
     channels the biases, then the bits of the float32 scales. Channels are padded to whole blocks.
 
-    In the padding the bias is 0. The scale is 1.0 there, or 0.0 on a machine with the extension `fold`, which skips
-    lanes of scale 0.
+    The padding has bias 0 and scale 1.0. On a machine with the extension `fold` its scale is 0.0, and it is skipped.
     """
     count, shape = len(bias), Blocks.of(config)
     blocks = ceil_div(count, shape.block) * shape.outputs

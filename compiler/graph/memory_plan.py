@@ -3,8 +3,7 @@
 
 Buffers are placed largest first, each into the smallest gap that is free for the buffer's whole life (best fit). Of two
 buffers of equal size, the buffer whose life begins earlier is placed first. If the lives begin together, the order of
-names decides, so equal input gives equal output.
-"""
+names decides, so equal input gives equal output."""
 
 from __future__ import annotations
 
@@ -57,9 +56,8 @@ def lifetimes(graph: Graph, root: Callable[[str], str] = lambda name: name) -> d
 
 
 def least_bytes(graph: Graph, sizes: Mapping[str, int]) -> int:
-    """The least memory that a graph needs if its inputs and outputs have memory of their own. This is the bytes of all
-    inputs and outputs, plus the largest sum of other tensors that are alive at one step. Constants do not count.
-    `sizes`: bytes by tensor.
+    """The least memory of a graph whose inputs and outputs have memory of their own: the bytes of all inputs and
+    outputs, plus the largest sum of other tensors alive at one step. Constants do not count. `sizes`: bytes by tensor.
     """
     lives = lifetimes(graph)
     ends = {item.tensor for item in (*graph.inputs, *graph.outputs)}
@@ -76,7 +74,7 @@ def least_bytes(graph: Graph, sizes: Mapping[str, int]) -> int:
 
 
 def plan_memory(buffers: Iterable[Buffer], *, alignment: int = 1) -> MemoryPlan:
-    """Places buffers so that two buffers that are alive at a common step never overlap; offsets are multiples of
+    """Places buffers so that buffers that are alive at a common step never overlap. Offsets are multiples of
     `alignment`.
 
     Raises ValueError for two buffers of one name, a negative size, a life that ends before it starts, or an alignment

@@ -20,8 +20,7 @@ ALIGNMENT = 64
 class StoragePlan:
     """The places of a network's tensors in one block of memory (arena). `offsets`: byte offset of each tensor except
     constants; the offset of a view is inside its source. `bytes`: size of the arena. `bytes_without_reuse`: size of an
-    arena in which only views share memory, with their sources.
-    """
+    arena in which only views share memory, with their sources."""
 
     offsets: Mapping[str, int]
     bytes: int

@@ -1,5 +1,4 @@
-"""A float32 model whose nodes and constants the rewrites of quantization can replace. Errors about nodes name the node.
-"""
+"""A float32 model whose nodes and constants can be replaced by the rewrites of quantization. Errors name the node."""
 
 from __future__ import annotations
 
@@ -62,8 +61,7 @@ class FloatModel(NodeErrors):
         return {name: node for node in self.nodes for name in node.output if name}
 
     def is_float(self, name: str) -> bool:
-        """Whether `name` belongs to a float32 activation. Constants and tensors of other types are no such activations.
-        """
+        """Whether `name` belongs to a float32 activation. Constants and tensors of other types are none."""
         return name not in self.constants and self.types.get(name) == onnx.TensorProto.FLOAT
 
     def float_constant(self, name: str) -> np.ndarray | None:

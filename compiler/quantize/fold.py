@@ -70,8 +70,7 @@ def _only_scales_in_training(model: FloatModel, node: onnx.NodeProto) -> bool:
 
 
 def fold_pads(model: FloatModel) -> None:
-    """Folds a Pad with zeros along spatial dimensions into the pads of a Conv. The Conv must be the Pad's only reader.
-    """
+    """Folds a Pad with zeros along spatial dimensions into the pads of a Conv. The Conv must be its only reader."""
     uses, producers = model.uses(), model.producers()
     for node in list(model.nodes):
         before = producers.get(node.input[0]) if node.op_type == "Conv" else None

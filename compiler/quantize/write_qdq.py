@@ -143,8 +143,7 @@ class _Writer:
             self._operand(name)
 
     def _rename(self, name: str, new: str) -> None:
-        """Changes the name of an output from `name` to `new`, in the latest node that computes an output of this name.
-        """
+        """Renames an output from `name` to `new`, in the latest node that computes an output of this name."""
         for node in reversed(self.graph.nodes):
             if name in node.output:
                 node.output[list(node.output).index(name)] = new

@@ -1,8 +1,7 @@
 """Rewrites of graphs as rows of a table.
 
 Each row names the operators that its rewrite changes (roots). A rewrite is neither imported nor run for a graph without
-its roots.
-"""
+its roots."""
 
 from __future__ import annotations
 

@@ -23,8 +23,7 @@ def fuse(graph: Graph) -> Graph:
     A clamp becomes output bounds of the node before it. An element-wise sum or product of a convolution's result and
     another operand is fused with the convolution, which computes the sum or product while it stores its result. A
     concatenation along rows or columns may come between the two nodes. Two look-up tables in succession become one
-    table. Dead nodes are removed, and model inputs are flattened (`flatten_inputs`).
-    """
+    table. Dead nodes are removed, and model inputs are flattened (`flatten_inputs`)."""
     graph = run_rewrites(flatten_inputs(remove_dead(graph)), ONCE, None)
     while True:
         fused = run_rewrites(graph, REPEATED, None)

@@ -329,8 +329,7 @@ def fuse_pool(graph: Graph, outputs: Collection[str] | None = None) -> Graph:
 
 
 def _joined(first: Node, second: Node, operator: Int8Operator) -> Node:
-    """One node in place of both nodes. It has the given `operator`, the inputs of `first` and the output of `second`.
-    """
+    """One node in place of both: it has the given `operator`, the inputs of `first` and the output of `second`."""
     members = (*first.members, *second.members)
     return replace(first, operator=operator, output=second.output, members=members)
 

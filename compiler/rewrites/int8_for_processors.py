@@ -1,8 +1,7 @@
 """Rewrites an integer graph for processors and GPUs. Activations are in blocks of channels. Nodes convert inputs and
 outputs; on accelerators the host converts them.
 
-Activations are uint8 (stored value + 128), because dot product instructions multiply unsigned by signed bytes.
-"""
+Activations are uint8 (stored value + 128), because dot product instructions multiply unsigned by signed bytes."""
 
 from __future__ import annotations
 
@@ -26,8 +25,7 @@ BLOCKS = (4, 8, 16)
 
 def block_of(channels: int, lanes: int) -> int:
     """Chooses the number of channels in a block of a tensor's memory layout. It is the smallest of `BLOCKS` that holds
-    all channels, but at most `lanes`, the number of int32 sums in a vector. (With fewer than 4 lanes it is 4.)
-    """
+    all channels, but at most `lanes`, the number of int32 sums in a vector. (With fewer than 4 lanes it is 4.)"""
     possible = [block for block in BLOCKS if block <= max(lanes, BLOCKS[0])]
     return next((block for block in possible if channels <= block), possible[-1])
 
@@ -37,8 +35,7 @@ def for_processors(graph: Graph, block: Callable[[int], int]) -> Graph:
     function: it maps a tensor's number of channels to the number of channels in a block of the tensor's memory layout.
 
     Raises ValueError for a convolution with a fused pool (`fuse_pool` is for other targets), and for an output that is
-    neither a whole tensor nor its transposition.
-    """
+    neither a whole tensor nor its transposition."""
     state = _State(graph, block)
     for entry in graph.inputs:
         state.add_input(entry)
@@ -71,8 +68,7 @@ def for_processors(graph: Graph, block: Callable[[int], int]) -> Graph:
 
 def _without_unused_inputs(node: Node) -> Node:
     """Removes unused inputs from a Channels node: the inputs from which no channel is selected. (A loop over such an
-    input would be empty.) Returns any other node unchanged.
-    """
+    input would be empty.) Returns any other node unchanged."""
     operator = node.operator
     if not isinstance(operator, Channels):
         return node
@@ -83,9 +79,7 @@ def _without_unused_inputs(node: Node) -> Node:
 
 
 def converted_inputs(graph: Graph) -> frozenset[str]:
-    """Names of the float32 model inputs that `graph` quantizes. These inputs may not contain NaN, which no integer
-    represents.
-    """
+    """Names of the float32 model inputs that `graph` quantizes. They may not hold NaN, which has no integer."""
     makers = graph.producers()
     found: set[str] = set()
     for node in graph.nodes:
@@ -96,9 +90,7 @@ def converted_inputs(graph: Graph) -> frozenset[str]:
 
 
 class _State:
-    """The graph for processors under construction. `names`: for each tensor of the integer graph, its name in the new
-    graph.
-    """
+    """The graph for processors under construction. `names`: the new name of each tensor of the integer graph."""
 
     def __init__(self, graph: Graph, block: Callable[[int], int]) -> None:
         self.graph = graph

@@ -19,14 +19,13 @@ _FLOATS = (TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.DOUBLE, TensorPro
 
 
 def check_scales(label: str, model: onnx.ModelProto, weights: Mapping[int, Bytes]) -> None:
-    """Checks the constant scales and zero points of a model. Raises NodeError for scales that are not positive, finite
-    and normal float32 numbers, for an empty scale, and for a wrong number of zero points. Also raises it for 8-bit
-    constants that become infinite when they are dequantized.
+    """Raises NodeError for constant scales that are not positive, finite and normal float32 numbers, for an empty
+    scale, and for a wrong number of zero points. Also raises it for 8-bit constants that become infinite when
+    dequantized.
 
     `label`: the file's name in messages. `weights`: bytes of the initializers stored apart from the model, by
     initializer number. Two exceptions: the scales of a constant may be negative, since ONNX Runtime writes negative
-    scales for symmetric weights of 4 bits; the scale of a constant of 32-bit integers (a bias) may be subnormal.
-    """
+    scales for symmetric weights of 4 bits; the scale of a constant of 32-bit integers (a bias) may be subnormal."""
     constants = {tensor.name: tensor for tensor in model.graph.initializer}
     apart = {model.graph.initializer[number].name: data for number, data in weights.items()}
     for node in model.graph.node:

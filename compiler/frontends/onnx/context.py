@@ -37,8 +37,7 @@ class GraphContext(NodeErrors):
     `renamed`: maps the output of a node that computes nothing to the tensor with the same values. `quantized`: the
     integer dtype of each float32 tensor that holds integer values; `integers`: maps some of these float32 tensors to
     integer tensors with the same values. `recurrent`: the recurrent operators whose steps the target computes in one
-    kernel.
-    """
+    kernel."""
 
     integer_biases: ClassVar[bool] = False
     """Whether products read int32 biases as integers, without a DequantizeLinear (used by `qlinear`)."""
@@ -69,17 +68,13 @@ class GraphContext(NodeErrors):
         return fold(self, node)
 
     def import_operator(self, node: OnnxNode) -> None:
-        """Adds the graph operators of a node, by the first row of the operator table (`table`) that accepts the
-        node.
-        """
+        """Adds the graph operators of a node, by the first row of the operator table (`table`) that accepts it."""
         from .float_importer import import_operator
 
         import_operator(self, node)
 
     def resolve(self, name: str) -> str:
-        """The name of the tensor or constant that the model's name `name` stands for. Nodes that compute nothing are
-        skipped.
-        """
+        """The tensor or constant that the model's name `name` stands for; nodes that compute nothing are skipped."""
         return self.renamed.get(name, name)
 
     def array(self, node: OnnxNode, index: int, description: str) -> np.ndarray | None:
@@ -220,8 +215,7 @@ class GraphContext(NodeErrors):
         """Adds a graph node, `operator` on the tensors `inputs`. Its result, of type `dtype`, is the ONNX node's first
         output, or the intermediate tensor `output`. Returns the name of the result. An empty result becomes a constant,
         without a node. Raises NodeError if ONNX inferred another shape. `beside`: if the graph node also computes the
-        ONNX node's second and later outputs, their shapes and dtypes.
-        """
+        ONNX node's second and later outputs, their shapes and dtypes."""
         if output is None:
             output = node.outputs[0] or self.temporary(node, "output0")
             self.check_shape(node, output, shape)
@@ -250,9 +244,7 @@ class GraphContext(NodeErrors):
         return output
 
     def _beside(self, node: OnnxNode, number: int, shape: Shape, dtype: DType) -> str:
-        """Declares the tensor of the ONNX node's output `number`; returns its name. An omitted output gets a new
-        name.
-        """
+        """Declares the tensor of the ONNX node's output `number`; returns its name, a new one for an omitted output."""
         given = node.outputs[number] if number < len(node.outputs) else ""
         name = given or self.temporary(node, f"output{number}")
         self.check_shape(node, name, shape)

@@ -35,10 +35,8 @@ ROUNDED: Mapping[str, Located] = MappingProxyType(
     }
 )
 """For each class of pending operations (rounded by the next QuantizeLinear), the function that adds the integer
-operator. The function takes (context, operation, rounding) and returns the name of the result's tensor. The table lists
-only the classes that other importers inspect. Any other pending operation is an `Opaque`, which holds its function
-itself.
-"""
+operator. The function takes (context, operation, rounding) and returns the name of the result's tensor. Any pending
+operation that is not listed is an `Opaque`, which holds its function itself."""
 
 REALIZED: Mapping[str, Located] = MappingProxyType(
     {
@@ -132,8 +130,7 @@ class Rounding:
 
 def bias_step(scale: np.float32, weight_scale: np.ndarray) -> np.ndarray:
     """The real value of the integer 1 in a bias, float64 (O,): input `scale` x `weight_scale`. The product is rounded
-    to float32, as in files that quantizers write, unless it is subnormal or infinite in float32.
-    """
+    to float32, as in files that quantizers write, unless it is subnormal or infinite in float32."""
     exact = np.float64(scale) * weight_scale.astype(np.float64)
     with np.errstate(over="ignore", under="ignore"):
         narrow = exact.astype(np.float32)
@@ -145,8 +142,7 @@ def bias_of(bias: Bias, step: np.ndarray, scale: np.ndarray) -> np.ndarray:
     """The bias as int64 multiples of `step`, rounded half to even; None gives zeros. An integer bias is already a
     number of steps, and so is a dequantized bias whose scale differs from `step` by at most 0.01%: the integers of both
     are returned unchanged. `step`: input scale x weight scale, float64 per channel. `scale`: the number of steps of the
-    result in one `step`.
-    """
+    result in one `step`."""
     match bias:
         case None:
             return np.zeros(step.shape, np.int64)

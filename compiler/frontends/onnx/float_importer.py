@@ -1,6 +1,4 @@
-"""ONNX import of float networks: one pass over the nodes. A node all of whose inputs are constants is evaluated at
-import.
-"""
+"""ONNX import of float networks: one pass over the nodes. Nodes with only constant inputs are evaluated at import."""
 
 from __future__ import annotations
 
@@ -257,8 +255,7 @@ ACCEPT_CODES = STRUCTURE | frozenset(
     )
 )
 """Operators that only move elements or convert their type. They therefore also accept the element types without
-arithmetic, whose elements are stored as codes (`DType.is_code`: types of at most 8 bits).
-"""
+arithmetic, whose elements are stored as codes (`DType.is_code`: types of at most 8 bits)."""
 SUPPORTED = (
     f"{', '.join(sorted(operators('float', *GRAPHS, 'steps', 'contributed', 'control')))}, "
     "whatever ONNX defines as a function of these, and whatever has constant inputs"

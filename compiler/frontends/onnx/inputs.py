@@ -2,8 +2,7 @@
 
 An input of rank 4 is an image (N, C, H, W), or a mask or the keys and values of earlier tokens for attention, (N,
 heads, length, size). Inputs of attention are stored as (N, heads * size, length, 1), the layout that its matrix
-products need.
-"""
+products need."""
 
 from __future__ import annotations
 
@@ -34,8 +33,7 @@ SLICES = (0, 2, 1, 3, 4)
 def attended(context: ImportContext) -> frozenset[str]:
     """Names of the tensors that are read for attention, not as images. From such a tensor the model computes a factor
     of a product of two activations, with no product with constant weights in between. No convolution or pool reads the
-    tensor, directly or through other nodes.
-    """
+    tensor, directly or through other nodes."""
     nodes, known = context.model_nodes, set(context.initializers)
     for node in nodes:
         if all(name in known for name in node.inputs if name):
@@ -63,8 +61,7 @@ ALIKE = frozenset(
 
 def windowed(nodes: Sequence[OnnxNode]) -> frozenset[str]:
     """Names of the tensors that a windowed operator (`WINDOWS`) reads as its data, directly or after nodes that keep
-    all dimensions in their order. Such a tensor of rank 3 is a line (N, C, L), not rows of channels.
-    """
+    all dimensions in their order. Such a tensor of rank 3 is a line (N, C, L), not rows of channels."""
     found: set[str] = set()
     for node in reversed(nodes):
         if node.op_type in WINDOWS or (node.op_type in ALIKE and not found.isdisjoint(node.outputs)):
@@ -84,9 +81,7 @@ def check_rank(context: ImportContext, name: str, shape: tuple[int, ...]) -> Non
 def quantized_input(
     context: ImportContext, node: OnnxNode, value: FloatInput, output: str, quantization: Quantization
 ) -> Integer:
-    """Adds the tensor `output`: the host quantizes the model input `value`, which `node` reads, into this tensor.
-    Returns the tensor as a value.
-    """
+    """Adds tensor `output`, into which the host quantizes `value`, a model input that `node` reads; returns it."""
     permutation, shape = value.permutation, value.shape
     axes = permutation or tuple(range(len(value.declared)))
     whole = shape == tuple([value.declared[axis] for axis in axes])

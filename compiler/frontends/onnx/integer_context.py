@@ -77,9 +77,7 @@ class ImportContext(GraphContext):
     """Whether products read int32 biases as integers, without a DequantizeLinear (used by `qlinear`)."""
     abilities: Abilities = PLAIN
     values: dict[str, Value] = field(default_factory=dict)
-    """The value bound to each name of the model. (The inherited fields `constants` and `tensors` describe the new graph
-    instead.)
-    """
+    """The value bound to each name of the model. (The fields `constants` and `tensors` are of the new graph.)"""
     inputs: list[GraphInput] = field(default_factory=list)
     unscaled: set[str] = field(default_factory=set)
     own_grids: bool = False
@@ -105,8 +103,7 @@ class ImportContext(GraphContext):
 
     def fold(self, node: OnnxNode) -> bool:
         """Evaluates a node with constant inputs only; returns whether it was evaluated. QuantizeLinear,
-        DequantizeLinear and If are not evaluated, nor are Transpose and Identity of a quantized constant.
-        """
+        DequantizeLinear and If are not evaluated, nor are Transpose and Identity of a quantized constant."""
         if node.op_type in (*GRIDS, "If") or not all(
             self.is_constant(node, index) for index, name in enumerate(node.inputs) if name
         ):
@@ -189,9 +186,7 @@ class ImportContext(GraphContext):
         return self.tensor(node, index)
 
     def data_operand(self, node: OnnxNode, index: int) -> Tensor:
-        """Input `index`, which must be quantized. Raises ModelError for other inputs; the message says what kind of
-        value the input is.
-        """
+        """Input `index`, which must be quantized. Raises ModelError for other inputs, and says what they are."""
         from .emit import real_operand
 
         real_operand(self, node, index, viewed=True)
@@ -235,9 +230,8 @@ class ImportContext(GraphContext):
         dtype: DType = DType.FLOAT32,
         beside: Sequence[tuple[Shape, DType]] = (),
     ) -> str:
-        """Binds a name to the value, of this `shape`, that `operator` computes from the values `inputs`. The name is
-        `output` or, by default, the node's first output; it is returned. `dtype` is ignored: in integer graphs the
-        result has the type of the inputs.
+        """Binds a name to the value, of this `shape`, that `operator` computes from the values `inputs`. Returns the
+        name: `output` or, by default, the node's first output. `dtype` is ignored: the result has the inputs' type.
         """
         from .emit import REALIZED
 

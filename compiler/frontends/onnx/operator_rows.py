@@ -38,8 +38,7 @@ and pools that have no kernel template; "steps" replaces a node that the float r
 nodes, which are then imported; "contributed" does the same for operators of ONNX Runtime. For either graph: "both" adds
 nodes; "either" gives a tensor another name or shape; "control" imports the nodes of subgraphs; "integers" replaces an
 operator on integers by DequantizeLinear, float operators and QuantizeLinear; "blocked" replaces an operator on blocks
-of channels by the operator without blocks.
-"""
+of channels by the operator without blocks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,8 +81,7 @@ class Row:
     are converted back. `when`: an operator may have both this row, which replaces nodes by simpler ONNX nodes, and a
     row for float graphs; this function tells whether a node needs this row. `behind`: names of classes of values
     (`values`) or of pending operations; the row is tried only if an input of the node is an instance of one of these
-    classes. If `behind` is empty, the row is always tried.
-    """
+    classes. If `behind` is empty, the row is always tried."""
 
     kind: Kind
     function: Callable[[Any, OnnxNode], Any]

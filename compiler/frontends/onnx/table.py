@@ -392,9 +392,8 @@ FUNCTIONS = frozenset(
 MERGED_INTO_FUNCTIONS = frozenset(
     name for name, rows in ROWS.items() if any("Function" in row.behind for row in rows)
 )
-"""Operators that are merged into a pending `Function` if one of their inputs is one. (A pending `Function` is an
-element-wise function of one tensor, which the next QuantizeLinear rounds.) Otherwise they become integer nodes of their
-own.
+"""Operators that are merged into a pending `Function` (an element-wise function of one tensor, which the next
+QuantizeLinear rounds) if one of their inputs is one. Otherwise they become integer nodes.
 """
 
 GRAPHS: tuple[Kind, ...] = ("either", "both")

@@ -5,8 +5,7 @@ compute tiles or rows (convolutions, products, pools, reductions, moves) also co
 their results. Reductions and moves also compute the injective operators whose results they read. No other node may read
 the tensor between the two nodes. One exception: a cheap operator, which costs no more than reading its result, is
 copied into each reader. In the order of nodes, a fused node takes the place of its last member, where all its inputs
-are computed.
-"""
+are computed."""
 
 from __future__ import annotations
 
@@ -28,8 +27,8 @@ from .fuse_pairs import inlined, with_result
 
 def fuse(graph: Graph, *, halves: bool = False) -> Graph:
     """Fuses nodes until no rule applies. An element-wise node is fused into the node that computes one of its
-    arguments. If this is impossible, it is fused into its only reader. If this is impossible, too, a copy of a cheap
-    node (`_is_cheap`) is fused into every reader.
+    arguments, if possible, else into its only reader. If neither is possible, a copy of a cheap node (`_is_cheap`) is
+    fused into every reader.
 
     `halves`: kernels that compute in float32 can store 16-bit floats.
     """
@@ -104,8 +103,7 @@ def _joined_producer(
     position: Mapping[str, int],
 ) -> tuple[Node, Node] | None:
     """Fuses an element-wise node with the producer of one of its arguments. Returns (fused node, producer), or None if
-    no producer can be fused. `uses`: number of reads of each tensor. `producers`: the node that computes each tensor;
-    `position`: the index of this node.
+    no producer can be fused. `uses`: reads of each tensor. `producers`, `position`: nodes and node indices by output.
     """
     if not isinstance(node.operator, Elementwise):
         return None
@@ -160,9 +158,9 @@ def _joined_reader(
 
 
 def _into_all_readers(graph: Graph, pairs: _Pairs) -> Graph:
-    """Rule: looks for an element-wise node that is cheap, so that recomputing an element is no more work than reading
-    it (`_is_cheap`). Copies the first such node that can join all its readers into each of them. Returns `graph` itself
-    if there is no such node.
+    """Rule: copies an element-wise node into each of its readers. Takes the first node that can join all its readers
+    and is cheap: recomputing an element is no more work than reading it (`_is_cheap`). Returns `graph` itself if there
+    is none.
     """
     uses, readers_of = graph.uses(), graph.readers()
     for before in graph.nodes:

@@ -64,8 +64,7 @@ most this number of times.
 
 
 class MissingExtraError(UserError):
-    """Raised if a package is not installed which belongs to an extra of the toolkit (a group of optional dependencies).
-    """
+    """Raised if a package that belongs to an extra (a group of optional dependencies) is not installed."""
 
 
 def measure_chunk(request: str, files: Mapping[str, bytes] | None = None) -> str:

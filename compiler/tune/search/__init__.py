@@ -1,2 +1,1 @@
-"""Searches of spaces of schedules: a learned cost model, strategies that propose points with this model, and baselines.
-"""
+"""Searches of spaces of schedules: a learned cost model, strategies that propose points with it, and baselines."""

@@ -206,9 +206,9 @@ def _stand_ins(model: onnx.ModelProto, weights: Iterable[int]) -> Iterator[None]
 def _with_shapes(
     model: onnx.ModelProto, weights: dict[int, Bytes], follow: bool
 ) -> tuple[onnx.ModelProto, dict[int, Bytes]]:
-    """Infers shapes. Returns (model with shapes, its large weights, which are not part of the model). If the inference
-    needs the values of the weights, they are put into the returned model instead, and the second result is empty.
-    `follow`: ONNX's inference also propagates values.
+    """Infers shapes. Returns (model with shapes, its large weights, which are not part of the model). If inference
+    needs values of weights, all weights are put into the model, and none are returned. `follow`: ONNX's inference also
+    propagates values.
 
     Raises InferenceError or ValueError if ONNX cannot infer the shapes.
     """

@@ -13,8 +13,7 @@ from ..attributes import CONTRIBUTED, STANDARD, schema_of
 
 CONTRIBUTED_STANDARD = frozenset(("QuantizeLinear", "DequantizeLinear"))
 """Operators of the domain `com.microsoft` with the same meaning as ONNX's operators of the same names. Before opset 21
-ONNX's own operators have no integers of 16 and 4 bits, so models use these operators for them.
-"""
+ONNX's own operators have no integers of 16 and 4 bits, so models use these operators for them."""
 
 DEFAULTS_MISREAD = frozenset(("STFT",))
 """Operators for which ONNX's shape inference reads 0 for an attribute that is left out."""
@@ -90,8 +89,7 @@ def _is_named_as_standard(node: onnx.NodeProto) -> bool:
 
 def _without_shape(nodes: Sequence[onnx.NodeProto]) -> list[int]:
     """Indices of the nodes at which ONNX's shape inference may crash (`needs_a_shape`). Empty for a model in which all
-    operators are ONNX's own: their results always have shapes.
-    """
+    operators are ONNX's own: their results always have shapes."""
     found = [place for place, node in enumerate(nodes) if needs_a_shape(node)]
     if not found or all(node.domain in STANDARD or _is_named_as_standard(node) for node in nodes):
         return []

@@ -1,5 +1,4 @@
-"""Reads a model's file into an ONNX model. The model has all its data, and all its texts are UTF-8; nothing else is
-checked.
+"""Reads a model's file into an ONNX model with all its data. All texts must be UTF-8; nothing else is checked.
 
 Files of other formats are converted (`other_formats`).
 """
@@ -32,8 +31,7 @@ class ReadModel:
     """A model with its external data. `label` names it in messages. `bare`: the model without the bytes of large
     initializers; `weights`: these bytes, by initializer number. `load.load_model` changes the object, so that it can be
     loaded only once. `converted`: a file of another format is converted to ONNX; these are the bytes of the converted
-    file, for programs that read ONNX files themselves. Empty for ONNX files.
-    """
+    file, for programs that read ONNX files themselves. Empty for ONNX files."""
 
     label: str
     bare: onnx.ModelProto

@@ -26,8 +26,7 @@ def tensor_array(tensor: TensorProto, data: bytes | memoryview | None = None) ->
     """A tensor's elements as an array that no caller may change. `data`: the bytes, if they are not in `tensor`; the
     array may be a view of them.
 
-    Raises ValueError, TypeError or KeyError for bytes that do not match type and shape.
-    """
+    Raises ValueError, TypeError or KeyError for bytes that do not match type and shape."""
     dtype = _PLAIN.get(tensor.data_type)
     if data is None and (dtype is None or not tensor.HasField("raw_data")):
         return numpy_helper.to_array(tensor)

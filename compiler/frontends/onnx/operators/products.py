@@ -125,8 +125,7 @@ def fitted_sums(
     """Prepares the constants of an integer product: `weight` (O, ...), `bias` (O,), `scale` (O,) and the input's
     `zero_point`. Returns (int8 weights, int32 biases, scales). In each returned bias, `zero_point` times the sum of the
     filter's weights is subtracted. If sums may leave 32 bits before `stage` requantizes them,
-    `accumulators.sums_in_range` changes these constants, or raises AccumulatorError.
-    """
+    `accumulators.sums_in_range` changes these constants, or raises AccumulatorError."""
     rows = weight.reshape(len(weight), -1)
     # In int32, which holds the sums of rows this short, summing is twice as fast as in int64.
     total = rows.sum(axis=1, dtype=np.int32 if rows.shape[1] < 1 << 24 else np.int64).astype(np.int64)

@@ -140,10 +140,8 @@ def _mirrored(
 
 
 def rounded_type(context: GraphContext, node: OnnxNode, zero_point: np.dtype | None) -> np.dtype:
-    """The element type of a QuantizeLinear's result: the type of the zero point (`zero_point`) or, without a zero
-    point, the attribute `output_dtype`, by default uint8. Raises InvalidNodeError if zero point and attribute
-    contradict each other.
-    """
+    """The element type of a QuantizeLinear's result: the type of the zero point (`zero_point`) or, without one, the
+    attribute `output_dtype`, by default uint8. Raises InvalidNodeError if the two differ."""
     number = node.integer("output_dtype", TensorProto.UNDEFINED)
     if number == TensorProto.UNDEFINED:
         return np.dtype(np.uint8) if zero_point is None else zero_point

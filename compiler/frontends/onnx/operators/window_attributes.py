@@ -65,8 +65,7 @@ def read_windows(
 ) -> Windows:
     """Reads the windows of a convolution or pool from the node's attributes: strides, dilations and pads. `sizes`:
     spatial sizes of the input; `kernel`: size of a window. With `declared` the pads are those of the attribute `pads`,
-    even if the node has the attribute `auto_pad`.
-    """
+    even if the node has the attribute `auto_pad`."""
     rank = len(sizes)
     strides, dilations = (node.integers(name, (1,) * rank) for name in ("strides", "dilations"))
     auto, pads = node.text("auto_pad", "NOTSET"), node.integers("pads", (0,) * (2 * rank))
