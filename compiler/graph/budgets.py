@@ -117,8 +117,8 @@ def _known(info: onnx.ValueInfoProto) -> tuple[tuple[int, ...], int]:
 def _of_node(label: str, name: str, operator: str, problem: str, way_out: str) -> ModelError:
     """A ModelError about the node `name` of the model `label`.
 
-    A NodeError would be wrong: it would cause a partition of the network at this node, but a tensor that is too large
-    for one target is too large for all.
+    It is not a NodeError, because a NodeError makes the compiler partition the network at this node; but a tensor that
+    is too large for one target is too large for all.
     """
     return ModelError(f"{label}: node '{name}' ({operator}): {problem}; {way_out}")
 

@@ -65,9 +65,9 @@ def count_macs(graph: Graph, node: Node) -> int:
 
 
 def as_convolution(node: Node) -> Node:
-    """The convolution, as a node of its own, in a node that fuses it with a further step (TransposedProduct, Normed).
-    For PositionSums, a node with the products that it computes from factors in other layouts. Any other node is
-    returned unchanged."""
+    """Some nodes fuse a convolution with a further step (TransposedProduct, Normed); for such a node, the convolution
+    as a node of its own. For a node with PositionSums, a node with its matrix products. Any other node is returned
+    unchanged."""
     operator = node.operator
     if isinstance(operator, PositionSums):
         return replace(node, operator=operator.products)

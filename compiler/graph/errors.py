@@ -79,7 +79,7 @@ class InvalidNodeError(NodeError, InvalidModelError):
 
 
 class ProcessorsOnlyError(NodeError):
-    """Raised for a node that processors and GPUs compute as a float operator, and that an integer graph cannot have."""
+    """Raised for a node that an integer graph cannot have, but that processors and GPUs compute as a float operator."""
 
 
 class ParameterError(NodeError):

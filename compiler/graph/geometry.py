@@ -168,8 +168,8 @@ def _plane_read(
 
 
 def permutation_of(view: np.ndarray) -> tuple[int, ...] | None:
-    """The permutation of axes for which a transpose of a tensor gives `view`. `view`: for each element, its row-major
-    index in the tensor. Returns None if no transpose of all elements gives the view.
+    """Finds the permutation of axes with which a transpose of a tensor gives `view`; None if there is none. `view`: for
+    each element, its row-major index in the tensor. A view of only a part of the tensor has no permutation.
     """
     plain = np.arange(view.size)
     for order in permutations(range(view.ndim)):

@@ -94,8 +94,8 @@ class Interleave:
         )
 
     def remainders(self, axis: int) -> tuple[int, ...]:
-        """For each output row (`axis` 0) or column (1), the number of its phase along this axis. This is the index of
-        the row or column plus the pad in `before`, modulo the stride.
+        """For each output row (`axis` 0) or column (1), the number of its phase along this axis. This is (index + pad)
+        modulo the stride, with the pad in `before`.
         """
         before, factor = self.before[axis], self.factors[axis]
         return tuple([(place + before) % factor for place in range(self.outputs[axis + 1])])

@@ -119,10 +119,10 @@ def dense_groups(weight: np.ndarray, groups: int) -> np.ndarray:
 
 
 def pack_spread_weight(config: Config, weight: np.ndarray, spread: np.ndarray) -> np.ndarray:
-    """Packs weights of a grouped or dilated convolution as dense tiles (`pack_weight`), with zeros for channels of
-    other groups and between dilated columns.
+    """Packs weights of a grouped or dilated convolution as dense tiles (`pack_weight`). Zeros stand for weights of
+    channels in other groups, and for the gaps between dilated columns.
 
-    `spread` is int [2]: the groups, and the dilation of columns.
+    `spread` is int [2]: the number of groups, and the dilation of columns.
     """
     groups, dilation = spread.tolist()
     return pack_weight(config, dilated_columns(dense_groups(weight, groups), dilation))

@@ -1,7 +1,7 @@
 """Bytes that a node must read and write, without padding to blocks, and the cycles of its roofline.
 
-Definitions are those of docs/measures.md. An input element counts once if a window reads it, and so do weights and
-outputs, each with one byte. A bias counts four bytes.
+Definitions are those of docs/measures.md. Each weight, each output element, and each input element that a window reads
+counts one byte. A bias counts four bytes.
 """
 
 from __future__ import annotations

@@ -88,8 +88,8 @@ class Calibrated:
         }
 
     def canonical(self, decisions: Decisions) -> Decisions:
-        """Removes decisions that have no effect. For example, an addition stays float between layers on integers; its
-        inputs and its output are rounded in any case.
+        """Removes decisions that have no effect. For example, "float" has no effect for an addition between layers on
+        integers, because its inputs and its output are rounded in any case.
         """
         floats = decisions.floats
         while idle := self._without_effect(plan := self.plan_of(replace(decisions, floats=floats)), floats):
@@ -120,8 +120,8 @@ class Calibrated:
         }
 
     def write(self, decisions: Decisions) -> QuantizedModel:
-        """The model in QDQ form. Raises ModelError if no product computes on integers, and ScaleError as `write_qdq`
-        does.
+        """Writes the model in QDQ form under these decisions. Raises ModelError if no product computes on integers, and
+        ScaleError if a product of scales is not finite in float32.
         """
         plan = self.plan_of(decisions)
         check_products(self.model, plan)
@@ -181,8 +181,8 @@ WORDS = (*_OPPOSITES, *_OPPOSITES.values())
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fixed:
     """The user's decisions (`chosen`), which the search for better decisions must not change. The other fields say what
-    the user has decided: `places` are the layers with a choice between float and integers, `groups` the groups of
-    tensors with a choice between int8 and uint8, `weights` the layers with a choice of the weight scales.
+    the user has decided. `places`: layers that must be float, or must be on integers. `groups`: groups of tensors that
+    must be int8, or must be uint8. `weights`: layers whose kind of weight scales is decided.
     """
 
     chosen: Decisions = field(default_factory=Decisions)

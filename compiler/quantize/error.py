@@ -22,8 +22,8 @@ class Error:
     rows_agreeing: int = 0
 
     def add(self, expected: np.ndarray, got: np.ndarray) -> None:
-        """Includes the errors of one more sample or batch, two float32 arrays of equal shape (N, ...): `expected` is
-        the float model's tensor, `got` the quantized model's.
+        """Includes the errors of one more sample or batch. `expected` is the float model's tensor and `got` the
+        quantized model's tensor: float32 arrays of equal shape (N, ...).
         """
         if not expected.size:
             return

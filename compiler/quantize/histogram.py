@@ -66,8 +66,8 @@ class Histogram:
 def choose_range(
     histogram: Histogram, method: Method, dtype: ActivationType, *, percentile: float = 99.99
 ) -> Range:
-    """Chooses the range of numbers that `dtype` will represent, for a tensor whose values on calibration data are in
-    `histogram`. `percentile`: for the method "percentile", the percentage of the values that are inside the range.
+    """Chooses the range of numbers that `dtype` will represent, for one tensor. `histogram`: the tensor's values on
+    calibration data. `percentile`: for the method "percentile", the percentage of the values that are inside the range.
     """
     full = (histogram.low, histogram.high)
     if histogram.high <= histogram.low:

@@ -168,7 +168,9 @@ def _product(model: FloatModel, proto: onnx.NodeProto) -> _Product | None:
 
 
 def _matmul(model: FloatModel, proto: onnx.NodeProto, product: _Product) -> list[onnx.NodeProto]:
-    """The nodes that replace an Einsum: a MatMul, and a Transpose of each tensor whose order of axes differs."""
+    """The nodes that replace an Einsum: a MatMul, and a Transpose for each tensor whose axes MatMul requires in another
+    order.
+    """
     (left, right, result), (wanted_left, wanted_right, made) = product.given, product.wanted
     nodes: list[onnx.NodeProto] = []
     operands = [

@@ -93,8 +93,8 @@ class Plan:
         return node.output[0] in self.weighted
 
     def behind_clamps(self, name: str) -> str:
-        """The tensor at which the result `name` is quantized: the result of the last clamp or function that is fused
-        with the node of `name`, or `name` itself.
+        """The tensor at which the result `name` is quantized. If clamps or functions are fused with the node of `name`,
+        this is the result of the last of them, else `name` itself.
         """
         while name in self.fused:
             name = self.fused[name]
@@ -221,8 +221,8 @@ def _is_part(node: onnx.NodeProto, functions: Collection[str], fused: Mapping[st
 
 
 def computed_beside(model: FloatModel) -> frozenset[str]:
-    """Names of the float tensors that are computed from integer inputs alone, without any product or embedding: for
-    example, the sines of positions in a rotary embedding.
+    """Names of the float tensors that are computed from integer inputs alone, without any product or embedding. An
+    example are the sines of positions in a rotary embedding.
 
     Such a tensor is quantized only if an Add or Mul combines it with a quantized tensor.
     """

@@ -150,8 +150,8 @@ class _Writer:
                 return
 
     def _clamps_nothing(self, node: onnx.NodeProto) -> bool:
-        """Whether a clamp has no effect, because its bounds include every value that its quantized result can
-        represent, as with a ReLU whose result is uint8 with zero point 0.
+        """Whether a clamp has no effect: its bounds include every value that its quantized result can represent. An
+        example is a ReLU whose result is uint8 with zero point 0.
         """
         bounds = [0.0, np.inf]
         if node.op_type == "Clip":

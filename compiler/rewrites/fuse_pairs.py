@@ -124,8 +124,8 @@ def fuse_tables(graph: Graph) -> Graph:
 
 def fuse_lookups(graph: Graph) -> Graph:
     """Fuses each look-up table into the convolution or product that computes the table's input, so that values are
-    looked up while they are stored. Nothing is fused if another node reads this input, or if the convolution or product
-    has a fused pool or a second operand.
+    looked up while they are stored. Nothing is fused if another node reads the table's input, or if the convolution or
+    product has a fused pool or a second operand.
 
     For accelerators with look-up tables. It must be the last rewrite: no other rewrite merges the resulting nodes.
     """
@@ -188,7 +188,7 @@ def _spaced(index: np.ndarray, shape: tuple[int, int, int, int]) -> Pair | None:
 
 
 def fuse_swaps(graph: Graph, block: int, *, broadcast: bool = False) -> Graph:
-    """Fuses each Swap (exchange of pixels and channels) of the result of a 1x1 convolution into the convolution, if the
+    """Fuses a Swap (exchange of pixels and channels) into the 1x1 convolution that computes its input, if the
     convolution reads whole blocks of `block` pixels. The convolution then writes the exchanged result, and no separate
     kernel moves it.
 

@@ -15,7 +15,7 @@ from ..te.blocks import Window, ceil_div
 
 EXCHANGE = 4
 """Estimated cost of an exchange of channels and pixels, in cycles for each vector. The exchange is computed as a matrix
-product whose result is stored, and occupies the bus twice as long as a load or store of a vector.
+product. It occupies the bus twice as long as a load or store of a vector, because its result is stored.
 """
 
 

@@ -83,7 +83,9 @@ def linear(x: Tensor, weight: Parameter, bias: Parameter | None = None) -> Tenso
 
 
 def embedding(indices: Tensor, weight: Parameter) -> Tensor:
-    """Looks up rows of `weight` [rows, width] by `indices` (int32 or int64 [...]): float32 [..., width]."""
+    """Selects the rows of `weight` [rows, width] at `indices`, int32 or int64 [...]. The result is float32 [...,
+    width].
+    """
     return record("Gather", weight, indices)
 
 

@@ -105,8 +105,8 @@ class LSTM(_Recurrent):
     def forward(
         self, x: Tensor, state: tuple[Tensor, Tensor] | None = None
     ) -> tuple[Tensor, tuple[Tensor, Tensor]]:
-        """Returns (outputs of the last layer, (hidden state, cell state) after the last step), with the shapes of
-        PyTorch's LSTM. `state`: the first (hidden state, cell state); None: zeros.
+        """Returns the outputs of the last layer, and the pair (hidden state, cell state) after the last step. Shapes
+        are those of PyTorch's LSTM. `state`: the initial pair (hidden state, cell state); None for zeros.
         """
         y, (hidden, cell) = self._run(x, state or ())
         return y, (hidden, cell)
@@ -119,8 +119,8 @@ class GRU(_Recurrent):
     order = (1, 0, 2)  # PyTorch: reset, update, new. ONNX: update, reset, hidden.
 
     def forward(self, x: Tensor, state: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        """Returns (outputs of the last layer, hidden state after the last step), with the shapes of PyTorch's GRU.
-        `state`: the first hidden state; None: zeros.
+        """Returns the outputs of the last layer, and the hidden state after the last step. Shapes are those of
+        PyTorch's GRU. `state`: the initial hidden state; None for zeros.
         """
         y, (hidden,) = self._run(x, () if state is None else (state,), linear_before_reset=1)
         return y, hidden

@@ -52,7 +52,7 @@ _END = 2**63 - 1
 
 
 class MissingNameError(NetworkError, AttributeError):
-    """Raised for an attribute that tensors do not have; `hasattr` is False, as for other objects."""
+    """Raised for an attribute that tensors do not have. As an AttributeError it makes `hasattr` return False."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -221,10 +221,9 @@ def _with_unit_axes(
 def _gather_elements(
     context: NodeErrors, node: OnnxNode, feeds: Mapping[str, np.ndarray | None]
 ) -> np.ndarray:
-    """The result of GatherElements: out[..., i, ...] = data[..., index[..., i, ...], ...]. The index tensor has, for
-    each output element, the position to read along `axis`.
+    """The result of GatherElements: out[..., i, ...] = data[..., index[..., i, ...], ...], with i along `axis`.
 
-    The index tensor may be shorter than data in every dimension; negative indices count from the end.
+    `index` may be shorter than `data` in every dimension; negative indices count from the end.
     """
     data, indices = (feeds.get(name) for name in node.inputs[:2])
     if data is None or indices is None:

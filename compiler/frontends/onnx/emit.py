@@ -185,8 +185,8 @@ def emit(context: ImportContext, node: OnnxNode, pending: Pending, output: str, 
 
 
 def clamp_of(pending: Pending, result: Quantization) -> tuple[int, int]:
-    """The clamp of the pending operation `pending` as (low, high) stored integers of the quantization `result`.
-    Clamping after quantization gives the same values, because quantization is monotone.
+    """The clamp of the pending operation `pending` as (low, high), stored integers of the quantization `result`.
+    Clamping after quantization gives the same values as before it, because quantization is monotone.
     """
     bounds = quantize(
         np.array([pending.low, pending.high], np.float32), result.scale, result.stored_zero_point

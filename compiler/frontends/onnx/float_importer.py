@@ -211,7 +211,7 @@ def _import_operator(context: GraphContext, node: OnnxNode) -> None:
 
 
 def _on_images(context: GraphContext, node: OnnxNode, importer: Row) -> None:
-    """Imports a node of an operator on images (N, C, H, W) by calling `importer`; data (N, C, L) are first reshaped to
+    """Imports a node by calling `importer`, which expects images (N, C, H, W). Data (N, C, L) are first reshaped to
     images of one row.
     """
     if len(context.operand(node, 0).shape) != 3:

@@ -27,7 +27,7 @@ WINDOWS = frozenset(
 
 PRODUCTS = frozenset(("MatMul", "Gemm", "QGemm", "QLinearMatMul"))
 SLICES = (0, 2, 1, 3, 4)
-"""The order in which the axes of a volume (N, C, D, H, W) are stored, as images (N * D, C, H, W)."""
+"""The order in which the axes of a volume (N, C, D, H, W) are stored. The stored images are (N * D, C, H, W)."""
 
 
 def attended(context: ImportContext) -> frozenset[str]:

@@ -19,8 +19,8 @@ from .values import Integer
 
 
 def bind_integers(context: ImportContext, name: str, shape: tuple[int, ...], dtype: ActivationType) -> None:
-    """Binds the int8 or uint8 model input `name` to a value. Its scale becomes known at the first DequantizeLinear or
-    QLinear node that reads it. If the model first transposes and reshapes the input, the host does so instead
+    """Binds the int8 or uint8 model input `name` to a value. The first DequantizeLinear or QLinear node that reads the
+    input gives it a scale. If the model first transposes and reshapes the input, the host does this instead
     (`_stored_order`).
 
     Raises ModelError for shapes that no operator supports, and for inputs too large for the host to transpose.

@@ -78,8 +78,8 @@ class Maximum(Operation):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Identity(Operation):
-    """A pending operation (rounded by the next QuantizeLinear) without arithmetic: the input itself, which is only
-    clamped or rescaled.
+    """A pending operation (rounded by the next QuantizeLinear) that computes nothing: its input is only clamped or
+    rescaled.
     """
 
     data: Real
@@ -87,8 +87,8 @@ class Identity(Operation):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Function(Operation):
-    """A function of one tensor, element by element; `values`, float32 (256,): its result for each stored value, from
-    -128 on.
+    """A function of one tensor, applied element by element. `values`, float32 (256,): the function's result for each
+    stored value from -128 to 127.
     """
 
     data: Real
@@ -112,8 +112,8 @@ class Shared(Operation):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Masked(Operation):
-    """Attention scores plus a mask; only a softmax can read them. `data`: the tensor with the scores. `step`: by how
-    much the score grows from one stored value of `data` to the next. `mask`: constant numbers or a model input,
+    """Attention scores plus a mask; only a softmax can read them. `data`: the tensor with the scores. `step`: the
+    growth of the score from one stored value of `data` to the next. `mask`: constant numbers or a model input,
     broadcast to the scores.
     """
 

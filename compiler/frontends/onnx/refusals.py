@@ -25,7 +25,9 @@ _PROBLEMS: dict[type, tuple[str, str]] = {
         "run the node on the processor (--target vdla,llvm)",
     ),
 }
-"""Error text (problem, remedy) about an operand that is not quantized, by the class of its value."""
+"""For each class of values, the error text (problem, remedy) about an operand that is not quantized because its value
+is of this class.
+"""
 
 
 def refuse_float(context: ImportContext, node: OnnxNode, index: int, value: Value | None) -> NoReturn:

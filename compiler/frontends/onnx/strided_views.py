@@ -71,8 +71,8 @@ def elements_of(context: ImportContext, value: Real | Integer | Pending) -> np.n
 
 
 def transposed_view(shape: tuple[int, ...], order: Sequence[int]) -> np.ndarray:
-    """A tensor stores a value of `shape` with the axes in the order `order`. Returns the row-major index in the tensor
-    of each element of the value.
+    """Row-major indices for a value of `shape` that a tensor stores with its axes in the order `order`: for each
+    element of the value, its index in the tensor.
     """
     sizes = [shape[axis] for axis in order]
     return np.arange(prod(shape)).reshape(sizes).transpose(np.argsort(order))
@@ -105,13 +105,13 @@ class Rows:
     places: np.ndarray
 
     def view(self, natural: Natural) -> np.ndarray:
-        """For each element of the value, its row-major index in the tensor, whose shape is `natural`."""
+        """For each element of the value, its row-major index in the tensor. `natural`: the tensor's shape."""
         return rows_view(self.places, natural)
 
 
 def rows_view(places: np.ndarray, natural: Natural) -> np.ndarray:
-    """The row-major indices, in a tensor of shape `natural`, of all channels at the positions (pixels) `places`: an
-    array in the shape of `places`, with the channels as additional last axis.
+    """The row-major indices of all channels at the positions (pixels) `places`, in a tensor of shape `natural`. The
+    result has the shape of `places`, and the channels as an additional last axis.
     """
     _, channels, height, width = natural
     plane = height * width

@@ -57,7 +57,9 @@ _STEPS: Mapping[Kind, Located] = MappingProxyType(
         **dict.fromkeys(("integers", "blocked"), Located("model.qlinear:IntegerSteps")),
     }
 )
-"""The kinds of rows whose functions write ONNX nodes, and the class of the objects to which they write them."""
+"""Some rows have functions that write ONNX nodes. For each kind of these rows, the class of the object that receives
+the nodes.
+"""
 
 
 def _row(
@@ -401,8 +403,9 @@ GRAPHS: tuple[Kind, ...] = ("either", "both")
 
 
 def import_node(context: GraphContext, node: OnnxNode) -> None:
-    """Imports one ONNX node and binds its outputs: evaluates the node if all its inputs are constants, else adds graph
-    operators or imports other ONNX nodes in its place. Raises ModelError for a node that is not supported.
+    """Imports one ONNX node and binds its outputs. A node whose inputs are all constants is evaluated. For any other
+    node, graph operators are added, or other ONNX nodes are imported in its place. Raises ModelError for a node that is
+    not supported.
     """
     if writers := rows_of(node.domain, node.op_type, "integers", "blocked"):
         _import_steps(context, node, writers[0](context, node))

@@ -24,9 +24,8 @@ LEAST_NORM = 1e-6
 
 def elementwise(step: Step, names: Sequence[str] = (), **attributes: Any) -> None:
     """Converts an operator on tensors that broadcast as in numpy. Its row (`rows.py`) names one ONNX operator, or
-    several with commas between them. In the second case each operator reads the result of the one before; a Mul without
-    another operand multiplies this result by itself, so "Sub,Mul" is (a - b)^2. `names`: the operands, by default the
-    real values of all inputs.
+    several with commas between them, each of which reads the result of the one before. A Mul in such a list squares
+    this result: "Sub,Mul" is (a - b)^2. `names`: the operands, by default the real values of all inputs.
     """
     if step.operator.kind == "SELECT" and len({len(step.shape(index)) for index in step.inputs}) > 1:
         refuse("selects whole rows by a vector", "use SELECT_V2")

@@ -125,9 +125,9 @@ def short_product(
 
 
 def ratios(step: Step, data: int, filters: int, *, narrow: bool = False) -> np.ndarray:
-    """The factor from sums of products to the result, for each output channel (float64): scale of the data x scale of
-    the filters / scale of the result. `data`, `filters`: places among the operator's inputs. `narrow`: the sums have 32
-    bits; FULLY_CONNECTED with one scale of the weights then multiplies the scales in float32.
+    """The factor from sums of products to the result, for each output channel (float64). It is the data's scale times
+    the filters' scale, divided by the result's scale. `data`, `filters`: places among the operator's inputs. `narrow`:
+    the sums have 32 bits. FULLY_CONNECTED with a single scale of the weights then multiplies the scales in float32.
     """
     indices = step.inputs[data], step.inputs[filters], step.output
     source, weight, result = (step.tensor(index).grid for index in indices)

@@ -103,8 +103,8 @@ class Step:
         return self.writer.constant(np.array(values, dtype), f"{self.name}/{part}")
 
     def node(self, op_type: str, inputs: Sequence[str], part: str = "", **attributes: Any) -> str:
-        """Adds a node; returns the name of its output: "NAME/part", where NAME is `self.name`, or NAME without a
-        `part`. `inputs`: names of its inputs.
+        """Adds a node with the inputs called `inputs`; returns the name of its output. This name is "NAME/part" or,
+        without a `part`, NAME. NAME stands for `self.name`.
         """
         return self.writer.node(op_type, inputs, f"{self.name}/{part}".rstrip("/"), **attributes)
 

@@ -11,8 +11,8 @@ from ...te.ops.attention_sizes import KEY, ROW
 from ...te.scalars import argument
 
 HIDDEN = {DType.FLOAT32: -1e30, DType.BFLOAT16: -1e30, DType.FLOAT16: -6e4}
-"""Threshold of scores, by type of Q, K and V. If a mask makes a score lower than this number, the key is hidden from
-the row.
+"""Threshold for scores, by type of Q, K and V. A mask that makes a score lower than this number hides the score's key
+from its row.
 """
 MASK = argument(3).name
 """The variable for an element of the mask in the expression of a score."""

@@ -134,8 +134,8 @@ def _affine(graph: Graph, node: Node) -> _Affine | None:
 
 
 def _linear_form(body: Expr, known: dict[str, np.ndarray]) -> tuple[np.ndarray | None, np.ndarray] | None:
-    """Returns (scale, shift) of an expression that equals scale * x + shift. Here x is the only operand that is not
-    constant; scale is None if there is no such operand. Returns None for any other expression. `known`: constants by
+    """Returns (scale, shift) of an expression that equals scale * x + shift, where x is its only operand that is not
+    constant. For a constant expression, scale is None. Returns None for any other expression. `known`: constants by
     name.
     """
     match body:

@@ -1,10 +1,10 @@
 """Attention as one node: softmax(scores(Q K^T)) V.
 
 The pattern is the product Q K^T, a softmax along its last axis, and the product of the softmax's result and V. No other
-node reads the results of the first product and of the softmax. Element-wise operators between the two (scale, mask)
-become the expression of a score. Exporters permute axes before and after the products, and repeat the heads of keys and
-values. The fused node reads the tensors before these permutations and repetitions, and writes the tensor after the last
-permutation.
+node reads the results of the first product and of the softmax. Element-wise operators between the first product and the
+softmax (scale, mask) become the expression of a score. Exporters permute axes before and after the products, and repeat
+the heads of keys and values. The fused node reads the tensors before these permutations and repetitions, and writes the
+tensor after the last permutation.
 """
 
 from __future__ import annotations

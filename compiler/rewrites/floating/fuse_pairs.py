@@ -1,5 +1,5 @@
-"""Fuses two nodes of a float graph into one: an element-wise operator joins the kernel that computes its argument, or
-the kernel that reads its result.
+"""Fuses two nodes of a float graph into one. An element-wise operator is computed in the kernel that computes its
+argument, or in the kernel that reads its result.
 """
 
 from __future__ import annotations

@@ -90,7 +90,7 @@ def _without_unread(graph: Graph, constants: dict[str, np.ndarray], node: Node) 
 
 
 def _is_number(array: np.ndarray, dtype: DType) -> bool:
-    """Whether a constant of type `dtype` has one element that can be written as a number into an expression. NaN
-    cannot, nor a float8 or float4 constant: its array holds codes.
+    """Whether a constant of type `dtype` has one element that can be written as a number into an expression. False for
+    NaN, and for constants of float8 and float4, whose arrays hold codes.
     """
     return array.size == 1 and not dtype.is_code and not (dtype.is_float and np.isnan(array).any())

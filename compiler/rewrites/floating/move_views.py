@@ -1,5 +1,5 @@
-"""Moves views so that they do not separate operators that can be fused: contiguous slices become views, and
-element-wise operators go before views.
+"""Moves views that separate two operators which could be fused: contiguous slices become views, and element-wise
+operators are moved before views.
 """
 
 from __future__ import annotations

@@ -159,8 +159,8 @@ def operand_in_blocks(state: State, tensor: Tensor, output: Tensor, block: int) 
 
 
 def adopt(state: State, wanted: _Wanted) -> str:
-    """Makes sure that the new graph has a tensor in the layout `wanted`; returns the tensor's name. If there is none
-    yet, a node is added that changes the layout, or a constant is stored in the new layout.
+    """Returns the name of the tensor in the layout `wanted`. If the new graph does not have this tensor yet, a node
+    that changes the layout is added, or a constant is stored in the new layout.
     """
     if wanted.aligned is None:
         return state.in_blocks(wanted.name, wanted.block)

@@ -98,8 +98,8 @@ class WinogradNodes:
 
 
 def _without_weights(node: Node) -> Expr | None:
-    """Adapts the expression that is fused with a convolution to a node without the weight (input 1) among its inputs:
-    the numbers of later inputs are reduced by one.
+    """Adapts an expression that is fused with a convolution to a node that does not have the weight (input 1) among its
+    inputs. The numbers of later inputs are reduced by one.
     """
     if node.result is None:
         return None

@@ -12,7 +12,7 @@ _FIRST_CHUNK = (1, 8)
 
 
 def chunk_limits(seconds: float | None) -> tuple[int, int]:
-    """Least and largest number of trials in a chunk, for trials of `seconds` each (None: not known yet)."""
+    """Least and largest number of trials in a chunk. `seconds`: the time of one trial (None: not known yet)."""
     if seconds is None:
         return _FIRST_CHUNK
     least, most = (max(1, round(limit / max(seconds, 1e-4))) for limit in CHUNK_SECONDS)

@@ -94,8 +94,9 @@ def measure_chunk(request: str, files: Mapping[str, bytes] | None = None) -> str
 
 @functools.cache
 def _process_of_thread(thread: int, module: str, timeout: float) -> LocalWorkers:
-    """The process, running `module`, that measures trials for one thread of a dask worker. The process keeps loaded
-    tasks from one chunk of trials to the next, and ends with the dask worker. `timeout`: seconds for a candidate.
+    """The process that measures trials for one thread of a dask worker; it runs the Python module `module`. The process
+    keeps loaded tasks from one chunk of trials to the next, and ends with the dask worker. `timeout`: seconds for a
+    candidate.
     """
     return LocalWorkers(1, timeout=timeout, command=command_of(module))
 

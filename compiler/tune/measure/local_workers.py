@@ -28,7 +28,7 @@ START_TIMEOUT = 300.0
 """Seconds for a process to start and to load a task. (On a busy machine, compiling code on first use takes a minute.)
 """
 PATIENCE = 10.0
-"""If no answer has arrived for this number of seconds, `notify` receives a line on the state of each process."""
+"""If no process has answered for this number of seconds, `notify` receives a line on the state of each process."""
 _ENDS = 2
 """A candidate counts as failed once this many processes have ended while running it."""
 _STARTS = 3

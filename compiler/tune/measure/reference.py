@@ -30,8 +30,8 @@ def inputs(program: Program, seed: int = 0) -> dict[str, np.ndarray]:
     and have float types. The elements are normally distributed.
 
     Weights are scaled so that sums are about 1; otherwise functions after the sums would amplify rounding errors. The
-    last bit of every float32 is set. Then no number is half way between two numbers of tf32; threads and bulk copies
-    would round it differently (`codegen.cuda.bulk_copies`).
+    last bit of every float32 is set, so that no number is half way between two numbers of tf32. (Threads and bulk
+    copies round such numbers differently, see `codegen.cuda.bulk_copies`.)
     """
     rng = np.random.default_rng(seed)
     scale = np.float32(longest_sum(program) ** -0.5)

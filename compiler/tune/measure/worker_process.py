@@ -60,8 +60,8 @@ class WorkerProcess:
         return self._process.pid
 
     def fileno(self) -> int:
-        """The file descriptor of the process's standard output, for a selector: readable when `receive` does
-        not block.
+        """The file descriptor of the process's standard output, for a selector. It is readable when `receive` will not
+        block.
         """
         assert self._process.stdout is not None
         return self._process.stdout.fileno()

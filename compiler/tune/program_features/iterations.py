@@ -48,9 +48,9 @@ class _Group:
 
 @dataclass(frozen=True, slots=True)
 class Iterations:
-    """How often a statement or loop of the program is executed. The number is a product. `factor` is the product of the
-    extents of the independent loops around the statement. Each of `groups`, which are loops whose extents depend on
-    each other, contributes its number of iterations as a factor.
+    """How often a statement or loop of the program is executed, as a product. `factor` is the product of the extents of
+    the independent loops around the statement. Each of `groups` is a list of loops whose extents depend on each other;
+    its number of iterations is one more factor.
     """
 
     factor: int = 1

@@ -23,8 +23,8 @@ KINDS = (
     "CONFIG",
     "FINISH",
 )
-"""Names of instruction formats, in the order of the features; a LOAD.TABLE counts as a LOAD.PAR. The features
-leave out TAPS and ROWS.
+"""Names of instruction formats, in the order of the features. A LOAD.TABLE is counted as a LOAD.PAR. TAPS and ROWS have
+no features.
 """
 TRAFFIC = ("uop", "wgt", "inp", "acc", "par", "operand", "out")
 """Kinds of memory transfers, as the simulator counts them; instruction fetches are not included."""

@@ -126,8 +126,8 @@ def _reached(moves: list[tuple[int, int]], size: int = 1) -> int:
 
 
 def _values(part: Expr, inner: Mapping[str, int]) -> int:
-    """Number of different values of `part`, a quotient, remainder or other nonlinear term of an index, in all
-    iterations of the loops `inner` (number of iterations by loop name).
+    """Number of different values that `part` takes in all iterations of the loops `inner` (number of iterations by loop
+    name). `part` is a nonlinear term of an index, such as a quotient or a remainder.
 
     The number is exact if the index is aligned to the divisor, as in most loops over tiles; otherwise it is an
     estimate.

@@ -31,9 +31,10 @@ in which the trials end.
 class Job:
     """A task to be tuned, with the functions that measure and propose its candidates, and its earlier trials.
 
-    `weight`: number of occurrences of the task in the network. `layer`: equal for jobs that compute the same layer in
-    different ways; the network uses the fastest of these ways. `first`: a candidate to try before the strategy proposes
-    any. `known`: the trials of this search before an interruption, by number within the job; their knobs are legal.
+    `weight`: number of occurrences of the task in the network. `layer`: identifies the layer that the job computes.
+    Several jobs may compute one layer in different ways; the network uses the fastest way. `first`: a candidate to try
+    before the strategy proposes any. `known`: the trials of this search before an interruption, by number within the
+    job; their knobs are legal.
     """
 
     name: str
@@ -78,7 +79,7 @@ class Trial:
 
 
 def raise_error(job: Job, error: EmptySpaceError) -> None:
-    """Raises `error`: the default of the callback `refuse` of `tune`, which is called for a job whose space has no
+    """Raises `error`. This is the default of `tune`'s callback `refuse`, which is called for a job whose space has no
     legal candidate.
     """
     raise error
@@ -208,7 +209,7 @@ def _number(task: Task) -> int:
 
 
 def has_stalled(history: History, patience: int, improvement: float = 0.001) -> bool:
-    """Whether the last `patience` trials together lowered the best cost by less than the relative amount `improvement`.
+    """Whether the last `patience` trials have lowered the best cost by less than the fraction `improvement` in total.
 
     False if `history` has no more than `patience` trials, or if all its trials have failed.
     """

@@ -38,8 +38,8 @@ class RandomSearch:
 class GridSearch:
     """A strategy that proposes all points in one fixed order; every beginning of this order covers the space evenly.
 
-    Points are numbered, with the last axis varying fastest. The step from one visited point to the next is the golden
-    section of the number of points, so that every step falls into the largest remaining gap.
+    Points are numbered, with the last axis varying fastest. The numbers of successive points differ by the golden
+    section of the number of all points, so that every new point falls into the largest remaining gap.
     """
 
     def propose(

@@ -30,9 +30,9 @@ class ModelSearch:
     template's estimate (`guesses`), and points that the model chooses. `diversity`: how far the points that the model
     chooses should be apart (`select_diverse`).
 
-    `prior`: training samples of other workloads of the template. Without such samples, and until two trials have
-    succeeded, there is no model, and the proposals are `guesses.first_points`. `short_list`: if given, the model
-    chooses more points than needed. These are lowered, and a second model chooses among them by features of their
+    `prior`: training samples of other workloads of the template. Without these samples there is no model until two
+    trials have succeeded, and the proposals are `guesses.first_points`. `short_list`: if given, the model chooses more
+    points than needed. All chosen points are lowered, and a second model selects among them by features of their
     programs. `follow_estimate`: if False, no part of a batch follows the template's estimate, and the first points are
     random. Studies use this setting to measure the gain of the estimate.
     """

@@ -1,4 +1,6 @@
-"""Moves of search algorithms (mutation, crossover, neighbours) on arrays of points; results may be illegal points."""
+"""Moves of search algorithms (mutation, crossover, neighbours) on arrays of points. The resulting points may be
+illegal.
+"""
 
 from __future__ import annotations
 

@@ -22,7 +22,8 @@ estimate or, without an estimate, the lower bound of the cost.
 FIRST_AXIS = 2
 """Index of the feature column for the first axis; the columns of the other axes follow."""
 SMALLEST = 2.0**-40
-"""Quantities are raised to at least this value before their logarithm is taken, since they may be zero."""
+"""Least value of a quantity before its logarithm is taken: smaller quantities, which may be zero, are replaced by it.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

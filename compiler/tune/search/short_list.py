@@ -59,8 +59,8 @@ class ShortList:
 
 
 def joined(space: Space, candidates: Candidates, read: Read) -> np.ndarray:
-    """The features of n candidates, float64 [n, names]: first the features that the space gives, then the features of
-    each candidate's program, which the function `read` computes from the candidate's knob values.
+    """The features of n candidates, float64 [n, names]. First come the features that the space gives, then the features
+    of each candidate's program. The function `read` computes program features from the candidate's knob values.
 
     Program features are NaN if a candidate cannot be lowered. Decision trees treat NaN as a value of its own.
     """

@@ -159,8 +159,9 @@ def _input_name(context: GraphContext, node: OnnxNode, index: int) -> str:
 def _iteration(
     context: GraphContext, node: OnnxNode, body: onnx.GraphProto, inputs: Sequence[str], turn: int
 ) -> list[str]:
-    """Imports the nodes of `body` for the iteration with number `turn` (from 0); returns the names of the results.
-    `inputs`: names of the tensors that are the body's inputs. Names of tensors outside the body stay unchanged.
+    """Imports the nodes of `body` for the iteration number `turn` (from 0); returns the names of the results. `inputs`:
+    names of the tensors that become the body's inputs. The body may also read tensors outside of it, whose names stay
+    unchanged.
     """
     context.body_nodes += len(body.node)
     if context.body_nodes > MOST_NODES:

@@ -184,8 +184,8 @@ def tile_steps(s: FloatSteps) -> None:
 
 
 def eye_steps(s: FloatSteps) -> None:
-    """Replaces EyeLike by a constant of the input's shape; its dtype is the attribute `dtype` or, by default, the
-    input's.
+    """Replaces EyeLike by a constant with the shape of the input. The constant's dtype is the attribute `dtype` or,
+    without this attribute, the dtype of the input.
     """
     shape, number = s.shape(0), s.node.integer("dtype", 0)
     if len(shape) != 2:

@@ -234,8 +234,9 @@ def _exact_ranges(sizes: np.ndarray, size: int) -> list[tuple[int, int]]:
 
 
 def _without_winograd(context: GraphContext, node: OnnxNode, sizes: Shape) -> dict[str, Any]:
-    """Attributes that keep a 3 x 3 convolution from Winograd's method, which is inexact: the weights are padded by a
-    column of zeros to 3 x 4, and no target uses the method for this size. `sizes`: shape of the images.
+    """Attributes that keep a 3 x 3 convolution exact. The weights are padded by a column of zeros to 3 x 4, a size for
+    which no target uses Winograd's inexact method; the attributes are those of the padded convolution. `sizes`: shape
+    of the images.
     """
     windows = read_windows(context, node, sizes, WINOGRAD)
     pads = [*windows.pads[:3], windows.pads[3] + windows.dilations[1]]

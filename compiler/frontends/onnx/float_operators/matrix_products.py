@@ -90,9 +90,9 @@ def _viewed(context: GraphContext, node: OnnxNode, tensor: Tensor, shape: Shape,
 
 
 def import_gemm(context: GraphContext, node: OnnxNode) -> None:
-    """Imports Gemm, alpha * A @ B + beta * C. If B is constant, it is multiplied by alpha at import, and a constant C
-    by beta. Otherwise an element-wise node after the product multiplies by alpha and beta. A transposition of A, or of
-    a B that is not constant, becomes a node before the product.
+    """Imports Gemm, alpha * A @ B + beta * C. If B is constant, B is multiplied by alpha and a constant C by beta at
+    import. Otherwise an element-wise node after the product multiplies by alpha and beta. If A or a computed B is
+    transposed, the transposition becomes a node before the product.
     """
     a, b = context.operand(node, 0), context.operand(node, 1)
     if len(a.shape) != 2 or len(b.shape) != 2:

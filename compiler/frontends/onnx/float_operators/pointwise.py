@@ -146,9 +146,10 @@ _PAIRS: Mapping[str, Callable[[Expr, Expr], Expr]] = MappingProxyType(
 
 
 def import_nary(context: GraphContext, node: OnnxNode) -> None:
-    """Imports an arithmetic operator on tensors of one type that broadcast: two tensors or, for Max, Min and Sum, any
-    number. PRelu takes float32 only, all other operators any type of numbers. A result outside of an integer type
-    wraps."""
+    """Imports an arithmetic operator on tensors of one type, which broadcast. Max, Min and Sum have any number of
+    tensors, other operators two. PRelu takes float32 only; the other operators take any type of numbers. A result
+    outside of an integer type wraps.
+    """
     count = len(node.inputs)
     if node.op_type not in ("Max", "Min", "Sum") and count != 2:
         context.fail(node, f"must have two inputs, not {count}", "give two inputs")

@@ -154,8 +154,9 @@ class _Direction:
         return self.s.add("Gather", self.s.input(index), place, axis=axis)
 
     def weights(self, index: int) -> str:
-        """Adds W or R (input `index`) of this direction as [inputs or hidden, gates * hidden]: transposed, or
-        dequantized if it has 8 bits; returns its name."""
+        """Adds W or R (input `index`) of this direction, transposed to [inputs or hidden, gates * hidden]. If it has 8
+        bits, it is dequantized and not transposed. Returns its name.
+        """
         s = self.s
         if not self.dynamic:
             return s.add("Transpose", self.of(index), perm=[1, 0])

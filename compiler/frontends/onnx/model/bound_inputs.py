@@ -42,7 +42,7 @@ def with_constants(source: Source, values: Mapping[str, ArrayLike]) -> bytes:
 
 def serialized(label: str, model: onnx.ModelProto, changed: str) -> bytes:
     """The bytes of a model's file. Raises ModelError, which names the model `label`, if the model is too large for a
-    file; the message says that the part `changed` (for example "sizes") was changed before.
+    file. `changed`: the part of the model that was changed before, such as "sizes", for the message.
     """
     try:
         return model.SerializeToString(deterministic=True)

@@ -44,7 +44,7 @@ def foreign(domain: str, supported: str) -> tuple[str, str]:
 
 
 LEAVE = "leave the node to the processor"
-"""Advice in error messages about operators that processors and GPUs compute, but no accelerator."""
+"""Advice in error messages about operators that processors and GPUs compute, and accelerators do not."""
 _RECURRENT = (
     "is a recurrent layer in float32",
     f"quantize the float model with `vdla quantize --whole`, which writes its steps, or {LEAVE}",

@@ -30,8 +30,8 @@ CHANNELS_LAST = ("NhwcMaxPool",)
 
 
 class StepsContext(RowContext, Protocol):
-    """The functions that a rewrite needs from its caller to write the nodes that replace an integer operator. The
-    importer and other rewrites of models implement this interface.
+    """The functions that a rewrite of an integer operator needs from its caller, to write the nodes that replace the
+    operator. The importer and other rewrites of models implement this interface.
     """
 
     integer_biases: ClassVar[bool]
@@ -54,7 +54,7 @@ class IntegerSteps(Nodes[StepsContext]):
         return self.node.outputs[0]
 
     def operator(self) -> str:
-        """Name of the plain operator for an operator on integers, on blocks of channels or with channels last."""
+        """Name of the plain operator for an operator on integers or blocks of channels, or with channels last."""
         return self.node.op_type.removeprefix("QLinear").removeprefix("Nhwc")
 
     def real(self, index: int, *, axis: int | None = None) -> str:
@@ -161,8 +161,8 @@ def gemm_steps(steps: IntegerSteps) -> None:
 
 
 def pool_steps(steps: IntegerSteps) -> None:
-    """Adds the ONNX nodes that replace NhwcMaxPool (a MaxPool of integers whose scale does not change), or a pool on
-    blocks of channels. They have the plain pool, which treats each channel by itself.
+    """Adds the nodes that replace NhwcMaxPool (a MaxPool of integers whose scale does not change), or a pool on blocks
+    of channels. Both become plain pools, which treat each channel by itself.
     """
     output = steps.node.outputs[0]
     steps.on_planes(steps.operator(), steps.input(0), output=output, **steps.attributes())
@@ -178,7 +178,7 @@ def reorder_steps(steps: IntegerSteps) -> None:
 
 
 def refuse_weights(steps: IntegerSteps) -> None:
-    """Raises NodeError for a convolution in blocks of channels: its weights are in blocks, too, which no importer
+    """Raises NodeError for a convolution on blocks of channels: its weights are stored in blocks, which no importer
     reads.
     """
     steps.context.fail(

@@ -61,8 +61,8 @@ def replace_quant(label: str, model: onnx.ModelProto, weights: Mapping[int, Byte
 def _replaced(
     node: onnx.NodeProto, name: str, constants: Mapping[str, np.ndarray]
 ) -> tuple[list[onnx.NodeProto], dict[str, np.ndarray]]:
-    """Returns (nodes that replace the Quant `node`, their constants by name); names of both begin with `name`.
-    `constants`: the model's constants. Raises ValueError for an unsupported Quant.
+    """Returns the nodes that replace the Quant `node`, and the nodes' constants by name. The names of nodes and
+    constants begin with `name`. `constants`: the model's constants. Raises ValueError for an unsupported Quant.
     """
     if len(node.input) != 4:
         raise ValueError(

@@ -144,8 +144,8 @@ def matrices(context: ImportContext, node: OnnxNode, a: Real, b: Real) -> tuple[
 
 
 def _images(origins: Origins | None) -> list[int] | None:
-    """For each matrix of a stack at `origins`, the index of the image that holds it. None unless all images hold
-    equally many matrices and the matrices are in the order of the images.
+    """For each matrix of a stack at `origins`, the index of the image that holds the matrix. Returns None if images
+    hold different numbers of matrices, or if the matrices are not in the order of the images.
     """
     if origins is None:
         return None
@@ -192,9 +192,9 @@ def _origins(context: ImportContext, value: Real, step: int) -> Origins | None:
 def _moved_to_images(
     context: ImportContext, node: OnnxNode, value: Real, images: Sequence[int]
 ) -> MatrixStack:
-    """The matrices of `value`, moved to the given images by additional nodes. Tried in this order: a move of positions
-    (pixels); moves of positions and an exchange of positions with channels; a move element by element. Raises NodeError
-    if no move works.
+    """Moves the matrices of `value` to the given images by additional nodes. Three ways are tried in this order: a move
+    of positions (pixels); moves of positions and an exchange of positions with channels; a move of single elements.
+    Raises NodeError if no way works.
     """
     found = _by_positions(context, node, value, images) or _by_transposition(context, node, value, images)
     if found is None:
@@ -216,9 +216,9 @@ def _moved_to_images(
 def _by_positions(
     context: ImportContext, node: OnnxNode, value: Real, images: Sequence[int]
 ) -> MatrixStack | None:
-    """Moves the matrices of `value` to the given `images` (batch indices) by a move of pixels alone. This works if the
-    columns of each matrix are adjacent channels from a multiple of the block size on; otherwise returns None. Matrices
-    that occupy the same pixels are moved together, once.
+    """Moves the matrices of `value` to the given `images` (batch indices) by a move of pixels alone. The columns of
+    each matrix must be adjacent channels, of which the first is a multiple of the block size; otherwise None is
+    returned. Matrices that occupy the same pixels are moved together, once.
     """
     _, channels, height, width = context.tensors[value.tensor].nchw
     *_, rows, columns = value.shape
@@ -248,8 +248,9 @@ def _by_positions(
 def _by_transposition(
     context: ImportContext, node: OnnxNode, value: Real, images: Sequence[int]
 ) -> MatrixStack | None:
-    """Moves the matrices of `value` to the given `images` (batch indices) by an exchange of channels with pixels. This
-    works if the rows of each matrix are adjacent channels from a multiple of the block size on; otherwise returns None.
+    """Moves the matrices of `value` to the given `images` (batch indices) by an exchange of channels with pixels. The
+    rows of each matrix must be adjacent channels, of which the first is a multiple of the block size; otherwise None is
+    returned.
     """
     *_, rows, columns = value.shape
     transposed = with_view(context, value, np.swapaxes(elements_of(context, value), -1, -2))

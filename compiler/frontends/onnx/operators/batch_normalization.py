@@ -26,8 +26,8 @@ from ..values import Pending, Real
 MOST_WEIGHT = 127
 """Largest int8 weight to which a channel's factor is quantized. Larger weights allow finer steps of the addend."""
 MOST_STEPS = 2**23
-"""Largest magnitude of an addend, in units of the scale of the integer sum: float32 still represents such a sum
-exactly.
+"""Largest magnitude of an addend, in units of the scale of the integer sum. float32 represents sums up to this
+magnitude exactly.
 """
 
 

@@ -25,9 +25,9 @@ from .quantized_constants import spanned
 
 
 def import_channel_constants(context: ImportContext, node: OnnxNode) -> bool:
-    """Imports Add, Sub, Mul and Div of a quantized tensor and a constant of several numbers. If the constant has one
-    number for each channel, the node becomes a depthwise convolution. For other float constants, Add and Mul become a
-    node on two quantized tensors. Returns False for any other node.
+    """Imports Add, Sub, Mul and Div of a quantized tensor and a float constant of several numbers. A constant with one
+    number for each channel gives a depthwise convolution. With any other constant, Add and Mul become a node on two
+    quantized tensors. Returns False for all other nodes.
     """
     values = [context.value(node, index) for index in (0, 1)]
     kinds = Constant if node.op_type in ("Add", "Mul") else Constant | QuantizedConstant

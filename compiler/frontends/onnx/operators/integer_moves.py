@@ -368,8 +368,8 @@ def joined(parts: tuple[Real, ...], sources: tuple[Pair, ...]) -> Opaque:
 
 def moved_to(parts: tuple[Real, ...], index: np.ndarray) -> Opaque:
     """Makes the pending operation (rounded by the next QuantizeLinear) that moves positions (pixels) of the tensors
-    `parts`. `index`: for each output position its input position, or -1 for zero (`int8_operators.Positions`). The
-    parts are first rescaled to the quantization of the result, since they have fewer elements than the result.
+    `parts`. `index`: for each output position the input position, or -1 for zero (`int8_operators.Positions`). The
+    parts, not the result, are rescaled to the result's quantization, since they have fewer elements than the result.
     """
 
     def added(context: ImportContext, to: Rounding) -> str:

@@ -79,8 +79,8 @@ def _reduced(context: ImportContext, node: OnnxNode, value: Value | None) -> Row
 
 
 SMALL = 1e-3
-"""Before a row is divided by its length, a Clip, Max or Add with a constant may guard against zero. A constant up to
-this number counts as such a guard.
+"""A row is divided by its length. Before, a Clip, Max or Add with a small constant may guard the length against zero.
+This is the largest constant that counts as such a guard.
 """
 BETWEEN = frozenset(
     ("Clip", "Max", "Expand", "Add", "Cast", "Identity", "QuantizeLinear", "DequantizeLinear")

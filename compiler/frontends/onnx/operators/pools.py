@@ -40,8 +40,8 @@ UNCOUNTED = (0, 0, 0, 0)
 
 def pool_windows(context: GraphContext, node: OnnxNode, sizes: Sequence[int]) -> tuple[Windows, PerDimension]:
     """Reads the windows and pads of a pool; `sizes`: spatial sizes of its input. Returns (windows, pads that the node
-    declares). If the node has `ceil_mode`, the pads of the windows are larger than the declared pads. The larger pads
-    give the same outputs without `ceil_mode`.
+    declares). For a node with `ceil_mode`, the windows have larger pads than the node declares, which give the same
+    outputs without `ceil_mode`.
     """
     windows = read_windows(context, node, sizes, node.integers("kernel_shape", ()))
     pads = windows.pads
@@ -282,8 +282,8 @@ def round_average(
 
 
 def round_maximum(context: ImportContext, maximum: Maximum, to: Rounding) -> str:
-    """Adds an integer max-pool with its input's quantization, and a rescaling if the result has another quantization;
-    returns the name of the result's tensor.
+    """Adds an integer max-pool, which keeps the quantization of its input. Adds a rescaling if the result has another
+    quantization. Returns the name of the result's tensor.
     """
     source = maximum.data.quantization
     same = same_integers(source, to.grid)

@@ -120,9 +120,9 @@ def _neighbours(table: AxisTable, size: int) -> Neighbours:
 def round_resampled(
     context: ImportContext, to: Rounding, *, data: Real, rows: AxisTable, columns: AxisTable
 ) -> str:
-    """Adds nodes of an accelerator: a node that resizes columns, rounded to the input's quantization, and then a node
-    that resizes rows; an axis that does not change needs no node. Returns the name of the result's tensor. `rows`,
-    `columns`: neighbours and weights of each output row and column.
+    """Adds nodes of an accelerator that resize `data`. The first node resizes columns, and rounds to the input's
+    quantization. The second node resizes rows. An axis that does not change needs no node. Returns the name of the
+    result's tensor. `rows`, `columns`: neighbours and weights of each output row and column.
 
     Columns come first because an accelerator stores resized columns one by one, and there are fewer pixels to store
     before the rows are resized.

@@ -44,8 +44,8 @@ def transposed_windows(
     context: GraphContext, node: OnnxNode, sizes: Sequence[int], kernel: PerDimension
 ) -> tuple[Windows, PerDimension]:
     """Reads the windows of a ConvTranspose with weights of size `kernel` and an input of spatial `sizes`. Returns
-    (windows, output padding of each dimension). Pads are the node's attribute, or follow from `auto_pad` or
-    `output_shape`.
+    (windows, output padding of each dimension). The pads are an attribute of the node, or are computed from `auto_pad`
+    or `output_shape`.
     """
     rank = len(sizes)
     auto, windows = node.text("auto_pad", "NOTSET"), read_windows(context, node, sizes, kernel, declared=True)
@@ -84,7 +84,7 @@ def import_transposed_convolution(context: GraphContext, node: OnnxNode) -> None
     bias = bias_names(context, node, share * groups)
 
     def ordered(array: np.ndarray) -> np.ndarray:
-        """A ConvTranspose weight in the order of a convolution's weight: (filters, channels of a group, rows,
+        """Reorders a ConvTranspose weight as the weight of a convolution: (filters, channels of a group, rows,
         columns).
         """
         parts = array.reshape(groups, depth // groups, share, *kernel).swapaxes(1, 2)

@@ -191,8 +191,8 @@ def _sliced(
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Remainder:
-    """Output slices of a volume whose depths have the same remainder modulo the stride. `slices`: their depths;
-    `product`: the transposed convolution of images that computes them.
+    """The output slices of a volume whose depths have one remainder modulo the stride. `slices`: the depths of these
+    slices; `product`: the transposed convolution of images that computes these slices.
     """
 
     slices: np.ndarray
