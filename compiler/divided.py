@@ -75,8 +75,8 @@ class Division:
 
 
 class OnCpu(Protocol):
-    """A function that compiles a model for this processor. With `recorded` it uses knobs from the tuner's records, if
-    there are records, else default knobs.
+    """A function that compiles a model for this processor. With `recorded` it uses knobs from the tuner's records.
+    Without `recorded`, or if there are no records, it uses default knobs.
     """
 
     def __call__(

@@ -62,8 +62,9 @@ class _Run(NamedTuple):
 
 
 ProgramOf = Callable[[Points, Collection[str]], Program]
-"""A function that links the program of a network without constants, from the knobs of all nodes and the names of the
-nodes whose stores are separated in time from loads. The program has an instruction group for each node."""
+"""A function that links the program of a network, without its constants. Arguments: the knobs of all nodes, and the
+names of the nodes whose stores are separated in time from loads. The program has an instruction group for each node.
+"""
 
 
 def choose(
@@ -111,8 +112,9 @@ def choose(
 def _alternatives(
     config: Config, kernels: Mapping[str, Sequence[Kernel]], virtual_threads: int, program_of: ProgramOf
 ) -> Iterator[Points]:
-    """Yields knobs for nodes: those that `node_points` finds by measurement, and the proposals of `dram_candidates`.
-    Arguments are those of `choose`. Nodes that are missing in a mapping keep their knobs of least cost.
+    """Yields knobs for nodes: first those that `node_points` finds by measurement, then the proposals of
+    `dram_candidates`. The arguments are those of `choose`. A node without an entry in a yielded mapping keeps its knobs
+    of least cost.
     """
     yield measured_points(config, kernels, virtual_threads, lambda points: program_of(points, ()))
     yield from candidates(config, kernels, virtual_threads)

@@ -67,9 +67,9 @@ class GpuLowering:
 
     @property
     def rules(self) -> GraphRules:
-        """The requirements on graphs: float tensors keep ONNX's layout (NCHW), so that neighbouring threads read
-        neighbouring elements along the width; integer tensors are `channels_last`. Kernels read and store 16-bit floats
-        on targets whose tensor cores multiply these.
+        """The requirements on graphs. Float tensors keep ONNX's layout (NCHW), so that neighbouring threads read
+        neighbouring elements along the width. Integer tensors are `channels_last`. If the target's tensor cores
+        multiply 16-bit floats, kernels read and store 16-bit floats.
         """
         block = channels_last if self.target.dialect.exact_integers else None
         return GraphRules(
@@ -199,8 +199,8 @@ def gpu_ahead(target: GpuTarget) -> Form[GpuTarget, CudaNetworkCode]:
 
 
 def _methods(target: GpuTarget) -> Callable[[BuiltKernel[GpuTarget, Any]], str]:
-    """A function that describes how a kernel computes its node: by its template and the values of the knobs, or by the
-    name of the schedule if the kernel has no knobs.
+    """A function that describes how a kernel computes its node. The description is the template with the values of the
+    knobs or, for a kernel without knobs, the name of the schedule.
     """
     known: dict[str, str] = {}
 
@@ -221,8 +221,8 @@ def _methods(target: GpuTarget) -> Callable[[BuiltKernel[GpuTarget, Any]], str]:
 
 
 def _assembler(target: GpuTarget) -> Callable[[str], bytes]:
-    """A function that turns a module's source text into code. NVRTC compiles CUDA C++; for languages that the device's
-    driver compiles (such as OpenCL C), the code is the encoded text.
+    """A function that turns a module's source text into code. For CUDA C++ this is NVRTC. Other languages, such as
+    OpenCL C, are compiled by the device's driver; their code is the encoded text.
     """
     kind = kind_of(target)
     if kind.compile is None:
@@ -236,8 +236,8 @@ def gpu_emulated(target: GpuTarget) -> Form[GpuTarget, CpuNetwork]:
     """The form of compilation that runs the kernels of `gpu_ahead` on this processor: the same loops, with blocks and
     threads executed one after the other.
 
-    Results equal the GPU's except for the order of sums; times say nothing about a GPU. The dumps end with the emulated
-    loops.
+    Results equal the GPU's, except that sums are added in another order; times say nothing about a GPU. The dumps end
+    with the emulated loops.
     """
     host = host_target()
     language = target.described["kind"]

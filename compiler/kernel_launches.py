@@ -152,9 +152,9 @@ def _kernels(
 def _with_parameters_of(
     lowered: LoweredNode[Target, Any], known: LoweredNode[Target, Any]
 ) -> LoweredNode[Target, Any]:
-    """Binds the tensors and constants of `lowered` to the parameter names of `known`, whose compiled kernel both nodes
-    share because their programs are equal. Equal programs may have different parameter names, since some names depend
-    on the operand that an epilogue reads.
+    """Binds the tensors and constants of `lowered` to the parameter names of `known`. The programs of both nodes are
+    equal, so both use the kernel compiled for `known`. Equal programs may have different parameter names, since some
+    names depend on the operand that an epilogue reads.
     """
     ours, theirs = ([p.name for p in node.program.parameters] for node in (lowered, known))
     if ours == theirs:

@@ -173,8 +173,7 @@ def compile_kernels(
     A dynamic first dimension of the inputs becomes `batch`. Without `fusion` every operator is a kernel of its own.
     `dump_passes` is a folder for the graph after every pass and every kernel before and after its schedule. Equal
     programs become one kernel. `knobs` chooses recorded knobs (None: defaults), and collects which records it has
-    applied and which it has ignored. `told`: called after each kernel with (finished kernels, all kernels). Raises
-    UserError.
+    applied and which it has ignored. `told`: called with (finished kernels, all kernels). Raises UserError.
     """
     from .graph.storage_plan import check_plan, plan_storage
     from .kernel_forms import LoweredNetwork

@@ -56,8 +56,8 @@ class Backend(Protocol):
         ...
 
     def build(self, schedule: Schedule | Program, options: CompileOptions) -> Executable:
-        """Compiles a scheduled tensor expression. A program without a schedule gets threads on GPUs, and is compiled
-        as it is for other targets. The parameters that the program writes are the executable's outputs, all other
+        """Compiles a scheduled tensor expression. On GPUs, a program without a schedule gets threads; for other targets
+        it is compiled as it is. The parameters that the program writes are the executable's outputs, all other
         parameters are its inputs. Raises UserError if the schedule does not fit this target.
         """
         ...

@@ -37,8 +37,8 @@ from .backend import CompileOptions
 from .kernels import KernelDevice, KernelNetwork, Peaks, Settings
 
 EMULATED = "emulated"
-"""The device name for emulation on this processor. Results equal the GPU's except for the order of sums; times say
-nothing about the GPU.
+"""The device name for emulation on this processor. Results equal the GPU's, except that sums are added in another
+order; times say nothing about the GPU.
 """
 QUANTIZED = "quantized model: computed in float32 with the roundings of its QuantizeLinear nodes"
 

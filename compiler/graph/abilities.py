@@ -75,8 +75,8 @@ def needs(extension: str) -> tuple[str, str]:
 
 
 def is_broadcast(graph: Graph, node: Node) -> bool:
-    """Whether a node is element-wise and its second operand has height and width 1 (one value for each channel), but
-    its result does not.
+    """Whether a node is element-wise with a second operand that has height and width 1 (one value for each channel),
+    and a result that has not.
     """
     operator = node.operator
     if not isinstance(operator, Int8Elementwise) or not operator.combination.has_operand:

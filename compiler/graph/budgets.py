@@ -125,7 +125,7 @@ def _of_node(label: str, name: str, operator: str, problem: str, way_out: str) -
 
 def _check_window(label: str, name: str, node: onnx.NodeProto, shape: Sequence[int], item_bytes: int) -> None:
     """Raises ModelError (about node `name` of the model `label`) if the padded input of a convolution or pool is too
-    large, even if its output is small. `shape`, `item_bytes`: of the input, without pads."""
+    large, even if its output is small. `shape` and `item_bytes` are those of the input without pads."""
     spatial = len(shape) - 2
     attributes = {entry.name: entry.ints for entry in node.attribute if entry.ints}
     pads = attributes.get("pads", ())

@@ -79,8 +79,8 @@ def as_convolution(node: Node) -> Node:
 
 
 def count_operations(graph: Graph, node: Node) -> int:
-    """Operations of a node on a processor: two for each multiply-add of a convolution, product or recurrent layer, one
-    for each element-wise step and for each element of a pool's windows; 0 for all other operators."""
+    """Operations of a node on a processor. A multiply-add of a convolution, product or recurrent layer counts two; an
+    element-wise step, and an element of a pool's window, count one. All other operators count 0."""
     size = prod(graph.tensors[node.output].shape)
     match node.operator:
         case Convolution(transposed=True):

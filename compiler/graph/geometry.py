@@ -56,7 +56,8 @@ class Windows:
 def automatic_pads(
     mode: str, sizes: Sequence[int], kernel: Sequence[int], strides: Sequence[int], dilations: Sequence[int]
 ) -> tuple[int, ...]:
-    """Pads of auto_pad SAME_UPPER, SAME_LOWER or VALID: before each dimension, then after each dimension.
+    """Pads for `mode`, which is the value SAME_UPPER, SAME_LOWER or VALID of the attribute auto_pad. Returns the pads
+    before each dimension, then the pads after each dimension.
 
     With SAME_UPPER and SAME_LOWER there are ceil(size / stride) outputs.
     """

@@ -62,9 +62,11 @@ class Int8AveragePool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Int8Elementwise:
-    """An element-wise operator on int8: out = `combination` of the stored values of a and, if it has an operand, of b.
+    """An element-wise operator on int8. out = `combination` of the stored values of a and, if the combination has a
+    second operand, of b.
 
-    b has the shape of a or, on targets with `Abilities.planes`, height and width 1: one value for each channel.
+    b has the shape of a. On targets with `Abilities.planes` it may have height and width 1 instead: one value for each
+    channel.
     """
 
     combination: Combination
@@ -209,8 +211,8 @@ class Products:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Repeated:
-    """Input: data with C channels. Each element becomes a pixel of `channels` equal channels: out[n, j, p * C + c] =
-    data[n, c, p] for all j below `channels`, where p counts pixels row by row. For accelerators.
+    """Repeats channels. Input: data with C channels. Each element becomes a pixel with `channels` equal channels:
+    out[n, j, p * C + c] = data[n, c, p] for all j below `channels`, where p counts pixels row by row. For accelerators.
     """
 
     channels: int

@@ -107,7 +107,7 @@ class MaxPool:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AveragePool:
     """Input: data (N, C, H, W). Output: the mean of each window. `counted`: how many of the pads (top, left, bottom,
-    right) are counted in a mean, as zeros; other pads are left out of it.
+    right) a mean counts as zeros. A mean leaves out all other pads.
     """
 
     window: Window
@@ -128,8 +128,8 @@ class Resize:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Softmax:
-    """Input: data. Output: exp(x - max) divided by the sum of these exponentials along `axis` (0 or more); with
-    `logarithm`, the logarithm of this quotient.
+    """Input: data. Output: exp(x - max), divided by the sum of these exponentials along `axis` (0 or more). With
+    `logarithm`, the output is the logarithm of this quotient.
     """
 
     axis: int

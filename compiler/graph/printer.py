@@ -78,8 +78,8 @@ def _value(value: object) -> str:
 
 
 def format_plan(graph: Graph, plan: StoragePlan) -> str:
-    """The text of a storage plan: one line for each tensor, by address. Tensors that share bytes are not alive
-    together, or are views of one another.
+    """The text of a storage plan: one line for each tensor, by address. If two tensors share bytes, they are not alive
+    together, or one is a view of the other.
     """
     lines = [f"arena of {plan.bytes} bytes, {plan.bytes_without_reuse} without reuse"]
     for name, offset in sorted(plan.offsets.items(), key=lambda item: item[1]):

@@ -1,6 +1,6 @@
-"""Packing of weights for three special kinds of convolutions on the accelerator: convolutions that read patches (whole
-windows) of an interleaved image, depthwise convolutions, and grouped or dilated convolutions that run as dense
-convolutions with zeros.
+"""Packing of weights for three special kinds of convolutions on the accelerator. Some convolutions read patches (whole
+windows) of an interleaved image. Depthwise convolutions are the second kind. Grouped or dilated convolutions may run as
+dense convolutions with zeros.
 """
 
 from __future__ import annotations
@@ -53,8 +53,8 @@ def pack_patch_weight(config: Config, weight: np.ndarray, cut: np.ndarray) -> np
 
 
 def pack_depthwise_weight(config: Config, weight: np.ndarray) -> np.ndarray:
-    """Packs weights of a depthwise convolution: int8 (C, kh, kw) as tiles [ceil(C / block), T, block_out, block_in], in
-    which each tap (element of the window) is a row with the weights of the block's channels.
+    """Packs int8 weights (C, kh, kw) of a depthwise convolution as tiles [ceil(C / block), T, block_out, block_in].
+    Each tap (element of the window) is a row of a tile, with the weights of the block's channels.
 
     T = ceil(kh * kw / m), where a tile holds m = min(block_in, block_out) rows.
     """

@@ -70,8 +70,8 @@ def compulsory_traffic(graph: Graph, node: Node) -> tuple[int, int]:
     """The least number of bytes that a convolution or matrix product must read, and the least that it must write
     (`compulsory_bytes` is their sum). Returns (0, 0) for a node of any other operator.
 
-    If a node computes only a part of a convolution's filters (`share` is the part, below 1), the same part of the
-    input's bytes is counted.
+    A node may compute only a part of a convolution's filters (`share`, below 1). Then the same part of the input's
+    bytes is counted.
     """
     node = as_convolution(node)
     if isinstance(operator := node.operator, Attention):

@@ -26,8 +26,8 @@ class Layer:
     """A node whose quantization the user or a search can decide. `tensor`: the node's result; `group`: the name of the
     group of tensors that share the result's scale; `weighted`: whether the node has weights.
 
-    A quantized tensor that no such node computes (for example an input of the model) is also listed as a layer, with
-    `operator` "". Only its type can be decided.
+    A quantized tensor may also be computed by no layer, such as an input of the model. It is then listed as a layer of
+    its own, with `operator` ""; only its type can be decided.
     """
 
     name: str

@@ -80,8 +80,8 @@ class FloatModel(NodeErrors):
         return unique
 
     def array(self, node: OnnxNode, index: int, description: str) -> np.ndarray | None:
-        """The value of a constant input, None if it is left out. Raises NodeError if the input is not constant, and
-        calls it `description`.
+        """The value of a constant input, None if it is left out. Raises NodeError if the input is not constant; the
+        message calls the input `description`.
         """
         if index >= len(node.inputs) or not node.inputs[index]:
             return None

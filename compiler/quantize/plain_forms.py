@@ -33,8 +33,8 @@ def name_matrix_products(model: FloatModel) -> None:
 
 
 def name_means(model: FloatModel) -> None:
-    """Finds sums that are divided by their number of terms (a ReduceSum followed by a Div), and replaces each pair of
-    nodes by a ReduceMean, if no other node reads the sums.
+    """Replaces sums that are divided by their number of terms, a ReduceSum followed by a Div, by a ReduceMean. No other
+    node may read the sums.
     """
     uses, producers = model.uses(), model.producers()
     for node in list(model.nodes):
@@ -95,8 +95,8 @@ def _pool_order(model: FloatModel, proto: onnx.NodeProto) -> list[int] | None:
 
 
 def _image_pool(model: FloatModel, proto: onnx.NodeProto, order: list[int]) -> list[onnx.NodeProto]:
-    """The nodes that replace a MaxPool: a transposition of the axes to `order`, a Reshape that joins all axes but the
-    last three, a MaxPool of images, and the reverse Reshape and transposition.
+    """The nodes that replace a MaxPool. They transpose the axes to `order`, join all axes but the last three by a
+    Reshape, apply a MaxPool of images, and reverse the Reshape and the transposition.
     """
     node, nodes = read_node(proto, 0), list[onnx.NodeProto]()
     given, made = model.static_shapes[proto.input[0]], model.static_shapes[proto.output[0]]

@@ -166,7 +166,7 @@ class _Writer:
 
     def _weigh(self, copy: onnx.NodeProto, input_scale: np.float32) -> None:
         """Replaces the weights and bias of `copy`, a product (Conv, Gemm, MatMul ...), by dequantized integers.
-        `input_scale`: scale of its other operand.
+        `input_scale`: the scale of the product's activation.
         """
         node = read_node(copy, 0)
         weight_name, bias_name = copy.input[1], input_name(copy, 2)

@@ -49,10 +49,11 @@ class RecordBook:
         return None if best is None else best.knobs
 
     def best(self, workload: Description, target: Description, space: Space | None = None) -> Record | None:
-        """The best legal tuning record of a workload, whose knobs `lookup` returns; None if there is no such record.
+        """The best legal tuning record of a workload; `lookup` returns this record's knobs. None if there is no such
+        record.
 
-        Records of the machine `target` come first. Without any, the record may be of another machine with the same
-        "family" in its description, such as a GPU of the same compute capability. `space`: the knobs that are legal.
+        Records of the machine `target` come first. If it has none, records of its family are used: machines with the
+        same "family" in their description, such as GPUs of one compute capability. `space`: the knobs that are legal.
         """
         for found in self._known(workload, target):
             if (record := first_legal(found, space)) is not None:
@@ -146,9 +147,9 @@ def read_book(paths: Sequence[Path]) -> tuple[RecordBook, list[Skipped]]:
 
 
 def best_records(records: Iterable[Record], count: int) -> list[Record]:
-    """The `count` best successful tuning records of each task, no two with equal knobs.
+    """The `count` best successful tuning records of each task; no two of them have equal knobs.
 
-    Sorted by task; the records of one task are best first.
+    The result is sorted by task; the records of one task are best first.
     """
     kept: list[Record] = []
     for _, found in sorted(_successful(records).items()):

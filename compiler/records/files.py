@@ -98,9 +98,9 @@ def read_lines(file: IO[bytes], source: str) -> tuple[list[Record], Skipped]:
 
 
 def write_records(path: Path, records: Iterable[Record]) -> None:
-    """Replaces the file at `path`, atomically, by a file with these tuning records.
+    """Replaces the file at `path` atomically by a file with these tuning records.
 
-    Raises RecordError while a tuner writes to the file, and WriteError if the file cannot be written.
+    Raises RecordError if a tuner is writing to the file, and WriteError if the file cannot be written.
     """
     data = b"".join(map(record_line, records))
     if not path.is_file():

@@ -1,5 +1,6 @@
-"""Records of tuning trials: knobs and cost. `line.py` writes a record as a line, `files.py` reads and writes files,
-`book.py` looks up the best."""
+"""Records of tuning trials: knobs and cost. `line.py` writes a record as a line, `files.py` reads and writes files of
+records, `book.py` looks up the best record.
+"""
 
 from __future__ import annotations
 

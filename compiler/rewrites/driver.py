@@ -39,8 +39,8 @@ def run_rewrites(
     graph: Graph, rows: Sequence[Rewrite[Target]], target: Target, dump: Dump | None = None
 ) -> Graph:
     """Applies the rewrites `rows`, in their order, and returns the resulting graph. A rewrite is skipped if the graph
-    has none of the operators that it changes, or if `target` cannot run its nodes. `dump(name, text)`, if given,
-    receives each rewrite's name and the new graph's text, or "(unchanged)"."""
+    has none of the rewrite's operators (`roots`), or if `target` cannot run the rewritten nodes. `dump(name, text)`, if
+    given, receives each rewrite's name and the new graph's text, or "(unchanged)"."""
     for row in rows:
         occurring = {type(node.operator) for node in graph.nodes}
         result = graph

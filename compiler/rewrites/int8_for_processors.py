@@ -131,9 +131,7 @@ class _State:
         self.nodes.append(Node(name=name, members=(), operator=operator, inputs=(source,), output=stored))
 
     def add_output(self, output: GraphOutput) -> GraphOutput:
-        """Adds the nodes that convert a stored tensor to a model output (Dequantize, then Permute if needed); returns
-        the output.
-        """
+        """Adds the nodes that convert a stored tensor to a model output: Dequantize, Permute if needed. Returns it."""
         name = self._declare(Tensor(name=output.name, shape=output.shape, dtype=output.dtype))
         if output.tensor in self.graph.constants:
             self.constants[name] = load_output(output, self.graph.constants[output.tensor])

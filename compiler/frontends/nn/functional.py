@@ -99,8 +99,8 @@ def max_pool2d(x: Tensor, kernel_size: Pair, stride: Pair | None = None, padding
 
 
 def avg_pool2d(x: Tensor, kernel_size: Pair, stride: Pair | None = None, padding: Pair = 0) -> Tensor:
-    """Mean of each window of x, [batch, channels, rows, columns], including the zeros of `padding` rows and columns at
-    both ends; `stride` is by default `kernel_size`.
+    """The mean of each window of x, [batch, channels, rows, columns]. `padding`: number of rows and columns of zeros
+    that are added at both ends; the means include these zeros. `stride` is by default `kernel_size`.
     """
     places = window(2, kernel_size, stride, padding)
     need_room(x, places)

@@ -82,8 +82,8 @@ class Tensor(NDArrayOperatorsMixin):
         __eq__ = __ne__ = _operator  # type: ignore[assignment]
 
     def __array_ufunc__(self, function: np.ufunc, method: str, *inputs: Operand, **named: Any) -> Tensor:
-        """Records the node of a Python operator, also of `x += y`. `function`: numpy's function for the operator ("add"
-        for +). Raises NetworkError for other functions, and for another `method` than "__call__".
+        """Records the node of a Python operator, such as `x + y` or `x += y`. `function`: numpy's function for the
+        operator ("add" for +). Raises NetworkError for other functions, and if `method` is not "__call__".
         """
         in_place = named.pop("out", inputs)[0] is inputs[0]
         if function.__name__ not in _OPERATORS or method != "__call__" or named or not in_place:
@@ -394,7 +394,8 @@ class Recorder:
         shape: Sequence[Size | None] = (),
         **attributes: Any,
     ) -> list[Tensor]:
-        """Adds a node that reads `inputs` in ONNX's order (None: left out); returns its outputs, `outputs` in number.
+        """Adds a node that reads `inputs` in ONNX's order (None: left out). Returns its outputs, whose number is
+        `outputs`.
 
         The name of the node is the path of its module, with `label` behind it. In a module that contains modules, the
         label is by default the operator in lower case. `shape`: sizes of the first output, used where ONNX's inference

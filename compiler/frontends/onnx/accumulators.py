@@ -20,8 +20,8 @@ from ...te.post import Post
 
 LOWEST, HIGHEST = -(2**31), 2**31 - 1
 _LARGEST_BIAS = 2.0**40
-"""Bound to which real biases are clamped, in units of the accumulator's scale: larger than any 32-bit sum, so that a
-larger bias has the same effect. float64 represents the bound exactly.
+"""Real biases are clamped to this magnitude, in units of the accumulator's scale. The bound is larger than any 32-bit
+sum, so a larger bias would have the same effect. float64 represents the bound exactly.
 """
 
 LEAST_PART = 2.0**-5
@@ -39,7 +39,7 @@ class AccumulatorError(ScaleError):
 
 
 def average_bias(area: int, zero_point: int) -> int:
-    """The bias that corrects sums over windows of `area` int8 values for their zero point: -area * zero_point.
+    """The bias -area * zero_point, which corrects sums over windows of `area` int8 values for their zero point.
 
     Raises AccumulatorError if area * 255 exceeds int32: 255 bounds both a stored value and its distance from the zero
     point.
@@ -82,11 +82,12 @@ def sums_in_range(
     """Changes the constants of a quantized product, if necessary, so that no sum of a channel leaves 32 bits.
 
     Arguments: `weight` (O, ...), `bias` (O,), `scale` (O,), the input's `zero_point`, and the requantization `stage` of
-    the sums. Returns (weights, biases minus zero point x sum of weights, scales). First, only biases are moved
-    (`moved_bias`). If this fails, channels with large biases get half of their weights and bias, and twice their scale.
-    ONNX Runtime's quantizer writes such biases: it raises the scale of small weights until the bias just fits 32 bits.
-    Halving rounds odd weights, which may change a result by `LEAST_PART` of a step at most. Raises AccumulatorError
-    where neither is possible."""
+    the sums. Returns (weights, biases, scales), where each bias is reduced by zero point x sum of weights. First, only
+    biases are moved (`moved_bias`). If this fails, weights and biases of channels with large biases are halved, and
+    their scales doubled. ONNX Runtime's quantizer writes large biases: it raises the scale of small weights until the
+    bias just fits 32 bits. Halving rounds odd weights, which may change a result by at most `LEAST_PART` of a step.
+    Raises AccumulatorError if both ways fail.
+    """
     rows = weight.reshape(len(weight), -1)
     total = rows.sum(axis=1, dtype=np.int64)
     bias, scale = np.broadcast_to(bias, total.shape), np.broadcast_to(scale, total.shape)

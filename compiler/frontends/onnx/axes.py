@@ -88,9 +88,9 @@ def gathered_axis(
 def unit_axes(
     context: NodeErrors, node: OnnxNode, shape: tuple[int, ...], given: np.ndarray | None
 ) -> tuple[int, ...]:
-    """The shape after Squeeze or Unsqueeze of a tensor of this `shape`. `given`: the node's input with the axes; None
-    if the axes are an attribute, or left out (then Squeeze removes all axes of size 1). Raises NodeError for wrong
-    axes.
+    """The shape after Squeeze or Unsqueeze of a tensor of this `shape`. `given`: the node's input with the axes. It is
+    None if the axes are an attribute, or if a Squeeze without axes removes all axes of size 1. Raises NodeError for
+    wrong axes.
     """
     listed = node.attributes.get("axes") if given is None else given.reshape(-1).tolist()
     squeezes = node.op_type == "Squeeze"

@@ -82,8 +82,9 @@ def _check_counts(
 def _check_finite(
     label: str, node: NodeProto, number: int, data: np.ndarray, scale: NDArray[np.float32]
 ) -> None:
-    """Raises NodeError if `node` dequantizes 8-bit constants (`data`) whose largest magnitude times the largest `scale`
-    overflows float32. `label`: the file; `number`: the node's index, both for messages."""
+    """Raises NodeError if `node` dequantizes 8-bit constants to infinity, that is, if the largest magnitude of the
+    constants (`data`) times the largest `scale` overflows float32. For messages, `label` is the file and `number` the
+    node's index."""
     if node.op_type != "DequantizeLinear" or data.dtype not in (np.int8, np.uint8):
         return
     largest = int(np.abs(data.astype(np.int16)).max(initial=0))

@@ -197,8 +197,8 @@ def _check_size(
 def _evaluation_opset(node: OnnxNode, opset: int) -> int:
     """The opset in which to evaluate a node: the model's `opset`, or the newest one.
 
-    A node with more inputs than the operator has in the model's opset needs the newest opset: nodes that replace an
-    integer operator are written in the newest form. BatchNormalization needs the newest opset because the reference
+    A node with more inputs than its operator has in the model's opset needs the newest opset. (Nodes that replace an
+    integer operator are written in the newest form.) BatchNormalization needs the newest opset because the reference
     implementation (1.23) computes the statistics of a batch before opset 14.
     """
     if node.op_type == "BatchNormalization":

@@ -121,8 +121,8 @@ class Rounding:
     def append_elementwise(
         self, context: ImportContext, inputs: tuple[str, ...], combination: Combination
     ) -> str:
-        """Adds an element-wise node with `combination`, named after the last ONNX node; its result has the first
-        input's shape. Returns the name of the result's tensor.
+        """Adds an element-wise node with `combination`, and names it after the last ONNX node. The result has the shape
+        of the first input. Returns the name of the result's tensor.
         """
         operator, shape = Int8Elementwise(combination=combination), context.tensors[inputs[0]].shape
         return self.append(context, operator, inputs, name=self.pending.members[-1], shape=shape)

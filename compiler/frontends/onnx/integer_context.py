@@ -90,8 +90,8 @@ class ImportContext(GraphContext):
     initializers: frozenset[str] = frozenset()
     """Names of the model's initializers."""
     moved: dict[tuple[str, tuple[int | None, ...], bytes], str] = field(default_factory=dict)
-    """Names of tensors made by rearranging other tensors' elements, by (source tensor, shape and integer of pads,
-    source indices as bytes).
+    """Some tensors were made by rearranging the elements of other tensors. This maps (source tensor, shape and integer
+    of pads, source indices as bytes) to the name of the new tensor.
     """
 
     def expand(self, node: OnnxNode) -> bool:

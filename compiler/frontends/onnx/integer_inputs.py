@@ -51,8 +51,8 @@ def _stored_order(
     context: ImportContext, name: str, shape: tuple[int, ...]
 ) -> tuple[tuple[int, ...] | None, tuple[int, ...]]:
     """Finds the Transpose and the Reshapes that the model applies first to the integer input `name` of `shape`; the
-    host applies them instead. Returns (permutation of the Transpose or None, shape of the stored tensor). Reshapes
-    count up to the last one that results in an image or a vector.
+    host applies these nodes instead. Returns (permutation of the Transpose or None, shape of the stored tensor). The
+    last Reshape that counts is the last one whose result is an image or a vector.
     """
     order, stored, last, found = None, shape, name, (None, shape)
     while readers := [node for node in context.model_nodes if last in node.inputs]:

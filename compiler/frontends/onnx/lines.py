@@ -99,8 +99,8 @@ def _plane_sizes(context: GraphContext, node: OnnxNode, index: int, at: int) -> 
 
 
 def _plane_attributes(context: GraphContext, node: OnnxNode, at: int) -> dict[str, Any]:
-    """Converts the attributes of a convolution, pool or Resize of tensors (N, C, length) for images (N, C, H, W), in
-    which the spatial dimension `at` (0: rows, 1: columns) is added with size 1.
+    """Converts the attributes of a convolution, pool or Resize of tensors (N, C, length), for images (N, C, H, W). The
+    images have an added spatial dimension `at` (0: rows, 1: columns) of size 1.
     """
     changed: dict[str, Any] = {}
     for name, added in PER_AXIS.items():

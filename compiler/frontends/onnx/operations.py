@@ -98,8 +98,8 @@ class Function(Operation):
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Shared(Operation):
     """Softmax or normalization over channels, as a pending operation. A softmax looks up exponentials in the table
-    `entries`; if it is None, the table follows from the scale of `data`. A normalization multiplies by `gain` and adds
-    `offset`, float64 (C,); with `centre` it first subtracts the mean.
+    `entries`; if `entries` is None, the table is made from the scale of `data`. A normalization multiplies by `gain`
+    and adds `offset`, float64 (C,); with `centre` it first subtracts the mean.
     """
 
     data: Real

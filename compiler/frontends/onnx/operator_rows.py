@@ -1,7 +1,7 @@
 """Rows of the table of operators. A row has a function that imports nodes of an operator, and the names of the
 attributes that the function reads.
 
-A row rejects a node with an attribute that it does not name, unless the attribute has the operator's default value. So
+If a node has an attribute that the row does not name, with a value other than the default, the row rejects the node. So
 no attribute is ignored silently.
 """
 

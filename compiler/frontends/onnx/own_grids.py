@@ -94,7 +94,7 @@ def _ends(grid: Quantization) -> tuple[float, float]:
 
 def common(parts: Sequence[Real]) -> Quantization | Bounds:
     """Chooses the quantization of a tensor that will contain the elements of all `parts`. If all parts have the same
-    quantization, this is the result; otherwise the result is the range of numbers that all parts together represent.
+    quantization, it is returned. Otherwise the range of numbers that all parts together represent is returned.
     """
     grids = [part.quantization for part in parts]
     if all(grid == grids[0] for grid in grids):

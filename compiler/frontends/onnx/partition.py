@@ -46,10 +46,10 @@ class Region(Submodel):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Partition:
-    """The regions of a model in an order in which they can run.
+    """The regions of a model, in an order in which they can run.
 
-    `refusals`: for each node that the accelerator's importer rejected, its reason, by node name. `constants`: outputs
-    of the model that depend on no input.
+    `refusals`: the reasons for which the accelerator's importer rejected nodes, by node name. `constants`: outputs of
+    the model that depend on no input.
     """
 
     regions: tuple[Region, ...]

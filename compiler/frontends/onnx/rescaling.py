@@ -68,8 +68,8 @@ def rescale_all(context: ImportContext, parts: Sequence[Real], to: Rounding) -> 
 
 
 def rescale(context: ImportContext, data: Real, to: Rounding) -> str:
-    """Rescales `data` to the quantization of `to` and clamps it; returns the tensor's name. If the integers stay the
-    same and are not clamped, adds no node and returns the name of the tensor of `data`.
+    """Rescales `data` to the quantization of `to` and clamps it; returns the name of the resulting tensor. If this
+    changes no integer, no node is added, and the name of the tensor of `data` is returned.
     """
     source = data.quantization
     if same_integers(source, to.grid):

@@ -1,10 +1,10 @@
 """Views through which values of an ONNX model read stored tensors: Transpose, Slice, Pad ... change the view and move
 no elements.
 
-A view is an int64 array in the value's shape: the row-major index of each element in its tensor (N, C, H, W), or -1 for
-a zero, whose integer is the zero point of the tensor. A value without view has the tensor's elements in their order.
-Elements are moved only for an operator that cannot read through a view: `contiguous` copies them to a tensor in the
-value's order, and `rows_of` copies them to a tensor whose channels are the value's last axis.
+A view is an int64 array in the value's shape. It has the row-major index of each element in the tensor (N, C, H, W), or
+-1 for a zero. (In stored integers, a zero is the tensor's zero point.) A value without view has the tensor's elements
+in their order. Elements are moved only for an operator that cannot read through a view: `contiguous` copies them to a
+tensor in the value's order, and `rows_of` copies them to a tensor whose channels are the value's last axis.
 """
 
 from __future__ import annotations
@@ -369,9 +369,9 @@ def moved_positions(
     """Adds a tensor that is made of pixels of `data`'s tensor; returns its name, or the name of `data`'s tensor if
     nothing moves.
 
-    `index` (N, H, W): the number of the source pixel of each pixel, counted row by row over all images. Index -1 stands
-    for zeros or, if not `filled`, for any values. `taken` (first, count): the channels that the new tensor has; None
-    takes all.
+    `index` (N, H, W): for each pixel of the new tensor, the number of its source pixel, counted row by row over all
+    images. -1 stands for zeros or, if `filled` is false, for arbitrary values. `taken` (first, count): the channels
+    that the new tensor has; None takes all.
     """
     batch, channels, height, width = context.tensors[data.tensor].nchw
     first, count = taken or (0, channels)

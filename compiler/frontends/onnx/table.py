@@ -1,4 +1,4 @@
-"""The table of supported operators, for integer and float graphs, and the function that imports a node by it.
+"""The table of supported operators, for integer and float graphs, and functions that import nodes by this table.
 
 Each operator has rows. A row names one function that reads nodes of the operator, and the attributes that the function
 reads. The function's file is imported when a model has the operator. `integer_importer` reads quantized models and
@@ -57,9 +57,7 @@ _STEPS: Mapping[Kind, Located] = MappingProxyType(
         **dict.fromkeys(("integers", "blocked"), Located("model.qlinear:IntegerSteps")),
     }
 )
-"""Some rows have functions that write ONNX nodes. For each kind of these rows, the class of the object that receives
-the nodes.
-"""
+"""For each kind of rows with functions that write ONNX nodes, the class of the object that receives the nodes."""
 
 
 def _row(

@@ -13,8 +13,8 @@ from .step import RANGES, Step
 from .writer import refuse
 
 HIGH = np.float32(1 / 128)
-"""Unit of the products in TFLite's HARD_SWISH kernel, as a fraction of the input's scale: the kernel multiplies the
-input by 128.
+"""TFLite's HARD_SWISH kernel multiplies the input by 128. The unit of its products is this fraction of the input's
+scale.
 """
 REACH = np.float32(3 / 32768)
 """Scale at which int16 ranges from -3 to 3; outside of this range HARD_SWISH is 0 or x."""

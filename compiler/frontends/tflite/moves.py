@@ -116,8 +116,8 @@ def pad(step: Step, mode: str = "constant") -> None:
 
 
 def mirror(step: Step) -> None:
-    """Converts MIRROR_PAD: each axis is extended at both ends by its mirror image, which repeats the edge element
-    (SYMMETRIC) or not (REFLECT).
+    """Converts MIRROR_PAD, which extends each axis at both ends by its mirror image. In mode SYMMETRIC the mirror image
+    repeats the edge element, in mode REFLECT it does not.
     """
     if step.options.Mode() == tflite.MirrorPadMode.REFLECT:
         pad(step, "reflect")

@@ -50,8 +50,8 @@ class Step:
 
     @property
     def name(self) -> str:
-        """Name for the real values of the operator's result. It is "TENSOR/exact" if a fused activation or a
-        quantization follows, else the name of the output tensor itself.
+        """Name for the real values of the operator's result. This is "TENSOR/exact" if they then pass a fused
+        activation or a quantization, else the name of the output tensor itself.
         """
         tensor = self.tensor(self.output)
         return tensor.name if tensor.grid is None and not self.activation else f"{tensor.name}/exact"

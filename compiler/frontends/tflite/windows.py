@@ -222,8 +222,9 @@ def _factors(step: Step, weights: np.ndarray, axis: int, channels: int = 0, data
 
 
 def _real(step: Step, place: int, array: np.ndarray, grid: Grid | None, axis: int = 0) -> str:
-    """Adds `array`, the values of the operator's input at `place`, as a constant: floats or, with a quantization `grid`
-    that has its scales along `axis`, integers and a DequantizeLinear. Returns the name of the real values.
+    """Adds `array`, the values of the operator's input at `place`, as a constant. With a quantization `grid`, whose
+    scales are along `axis`, the constant consists of integers and a DequantizeLinear; otherwise of floats. Returns the
+    name of the real values.
     """
     writer, name = step.writer, step.tensor(step.inputs[place]).name
     if grid is None:

@@ -142,9 +142,9 @@ class Writer:
     def scaled(
         self, op_type: str, name: str, grid: Grid, output: str, dtype: np.dtype[Any], axis: int = 0
     ) -> str:
-        """Adds a DequantizeLinear or QuantizeLinear (`op_type`) of the value `name` between integers of type `dtype`
-        and real values, by the scales of `grid`; returns the name of its output. `axis`: the axis of `name` to which
-        several scales belong.
+        """Adds a DequantizeLinear or QuantizeLinear (`op_type`) of the value `name`; returns the name of its output. It
+        converts between integers of type `dtype` and real values, by the scales of `grid`. `axis`: the axis of `name`
+        along which there may be several scales.
         """
         scale, zero = (grid.scale[0], grid.zero[0]) if grid.one else (grid.scale, grid.zero)
         part = output.removesuffix("/real")

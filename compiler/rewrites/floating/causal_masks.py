@@ -54,10 +54,10 @@ def visible_keys(scores: Expr, mask: np.ndarray, hidden: float) -> np.ndarray | 
 
 def without_mask(scores: Expr, mask: np.ndarray, visible: np.ndarray, ahead: int) -> Expr | None:
     """Replaces a causal mask in the expression `scores` by a comparison of the indices `ROW` and `KEY`, so that the
-    mask need not be read. `visible`: whether each key is visible to each row.
+    mask need not be read. `visible`: whether each row sees each key.
 
-    The mask must hide exactly the keys from row + `ahead` + 1 on, and must add 0 to all other scores. Returns None for
-    any other mask.
+    The mask must hide exactly the keys after row + `ahead`, and must add 0 to all other scores. Returns None for any
+    other mask.
     """
     rows, keys = visible.shape[-2:]
     if not (visible == np.tri(rows, keys, ahead, dtype=np.bool_)).all():

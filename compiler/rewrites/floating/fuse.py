@@ -159,8 +159,8 @@ def _joined_reader(
 
 def _into_all_readers(graph: Graph, pairs: _Pairs) -> Graph:
     """Rule: copies an element-wise node into each of its readers. Takes the first node that can join all its readers
-    and is cheap: recomputing an element is no more work than reading it (`_is_cheap`). Returns `graph` itself if there
-    is none.
+    and is cheap: recomputing an element is no more work than reading it (`_is_cheap`). Returns `graph` itself if none
+    fits.
     """
     uses, readers_of = graph.uses(), graph.readers()
     for before in graph.nodes:

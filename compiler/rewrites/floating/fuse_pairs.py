@@ -136,8 +136,8 @@ def with_members(node: Node, before: Node) -> Node | None:
 
 
 def _with_operand(node: Node, body: Expr | None, before: Node, position: int) -> tuple[tuple[str, ...], Expr]:
-    """Replaces one operand of `node`'s expression `body`, the operand with index `position`, by the expression of the
-    element-wise `before`. Returns (new inputs, new expression).
+    """Replaces the operand with index `position` in the expression `body` of `node` by the expression of the
+    element-wise node `before`. Returns (new inputs, new expression).
     """
     assert isinstance(before.operator, Elementwise) and body is not None
     # The first input of `before` takes the operand's position, the others are appended.

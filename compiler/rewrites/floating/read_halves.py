@@ -1,8 +1,8 @@
 """Lets operators that compute in float32 read 16-bit floats directly, instead of a float32 copy of the 16-bit data.
 
 The importer casts the 16-bit inputs of arithmetic operators to float32. A product of two 16-bit floats is exact in
-float32, so tensor cores may multiply the 16-bit factors and sum in float32: the results differ by the order of the sums
-only. Weights stay 16-bit numbers in memory.
+float32. Tensor cores may therefore multiply the 16-bit factors and sum in float32; only the order of the sums makes a
+difference. Weights stay 16-bit numbers in memory.
 """
 
 from __future__ import annotations

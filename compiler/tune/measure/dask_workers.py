@@ -296,8 +296,8 @@ class _Batch:
     """The trials of one call of `DaskWorkers.finished`. They are sent to workers in chunks of several trials.
 
     `running`: the future of each chunk that is being measured, with the indices of the chunk's trials. `done`: futures
-    that have finished. `losses`: by index of a trial, how often its result was lost. `progress`: time of the last
-    result.
+    that have finished. `losses`: how often the result of a trial was lost, by the trial's index. `progress`: time of
+    the last result.
     """
 
     description: Description

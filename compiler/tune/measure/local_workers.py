@@ -230,8 +230,8 @@ def _has_answered(seat: _Seat) -> bool:
 
 
 class _Batch:
-    """The trials of one call of `LocalWorkers.finished`: indices that are `waiting`, the number of processes that have
-    ended during each trial (`ends`), and the number of trials without a result (`left`).
+    """The trials of one call of `LocalWorkers.finished`. `waiting`: indices of the trials that wait. `ends`: the number
+    of processes that have ended during each trial. `left`: the number of trials without a result.
     """
 
     def __init__(self, task: str, points: Sequence[Values | None]) -> None:

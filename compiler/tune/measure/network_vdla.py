@@ -40,8 +40,8 @@ class NetworkTrials:
         self.workloads, self.key = network.workloads, network.key
 
     def place(self, node: str) -> dict[str, Any]:
-        """The field `workload` in tuning records of trials that change `node` and simulate the whole network: the
-        node's workload, extended by the node's name and the network's key (JSON object).
+        """The field `workload` in tuning records of trials that change `node` and simulate the whole network. It is a
+        JSON object: the node's workload, with the node's name and the network's key added.
         """
         return place_of(self.workloads[node], self.key, node)
 

@@ -43,8 +43,8 @@ SAMPLES = (3, 25)
 
 
 def evaluate(target: CpuTarget, workload: CpuWorkload, values: Mapping[str, int] | None) -> Result:
-    """Compiles, checks and times one candidate with the knobs `values` (None: the template's defaults); its cost is the
-    median seconds of a run.
+    """Compiles, checks and times one candidate with the knobs `values` (None: the template's defaults). The cost of the
+    result is the median seconds of a run.
 
     Any exception becomes the result's error.
     """

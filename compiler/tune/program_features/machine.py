@@ -71,9 +71,9 @@ MACHINE_FEATURES = (
 
 
 def machine_features(config: Config, instructions: np.ndarray) -> np.ndarray:
-    """Features of a program on `config`: log2(1 + x) of each count and ratio in MACHINE_FEATURES, float64 [features].
+    """Features of a program on `config`, float64 [features]: log2(1 + x) of each count and ratio x in MACHINE_FEATURES.
 
-    `instructions`: its encoded words, uint64 (n, words).
+    `instructions`: the program's encoded words, uint64 (n, words).
     """
     counts = count_machine(config, instructions)
     operations = sum(counts.operations.values())

@@ -26,8 +26,8 @@ SCOPES = ("dram", "workspace", "register", "inp", "wgt", "acc", "par")
 other scopes count as "other".
 """
 CAPACITIES = tuple(1 << k for k in range(10, 25, 2))
-"""Memory capacities in bytes. Each capacity has a feature: how often the statement is executed for each byte that must
-be loaded into a memory of this size.
+"""Memory capacities in bytes. There is a feature for each capacity: the number of executions of the statement for each
+byte that must be loaded into a memory of this size.
 """
 INNER_LEVELS = 8
 """Number of loops that have features of their own: the innermost ones of the loops around the statement with the most

@@ -60,7 +60,7 @@ class CostModel:
     columns: float = 1.0
 
     def fit(self, groups: Sequence[Samples], seed: int) -> Ranking:
-        """Trees trained on `groups`, one group for each workload, all with the same features.
+        """Trains trees on `groups`, one group of samples for each workload; all have the same features.
 
         Equal arguments give equal trees. Raises MissingTunerError if xgboost is not installed.
         """

@@ -33,8 +33,8 @@ scores.
 def first_points(
     space: Space, history: History, measured: Candidates, generator: np.random.Generator, count: int
 ) -> np.ndarray:
-    """The next `count` points [count, axes] of a search without a trained model: random ones until the search has
-    RANDOM trials, then points to which the template gives low cost estimates. `measured`: the points of `history`.
+    """The next `count` points [count, axes] of a search without a trained model. The first RANDOM trials of a search
+    are random points; the template gives low cost estimates to the others. `measured`: the points of `history`.
 
     Without an estimate all points are random. Returns fewer only if there are no more new points.
     """

@@ -20,8 +20,8 @@ CHUNK = 1 << 14
 samples.
 """
 MOST_POINTS = 1 << 22
-"""A space of at most this many points is enumerated if the first `SAMPLES` samples have too few new programs. A larger
-space counts as exhausted after `SAMPLES` further samples of `CHUNK` points.
+"""The first `SAMPLES` samples may have too few new programs. A space of at most MOST_POINTS points is then enumerated.
+A larger space is sampled again, `SAMPLES` times with `CHUNK` points, and then counts as exhausted.
 """
 
 
@@ -54,8 +54,8 @@ def random_new(space: Space, generator: np.random.Generator, count: int, taken: 
 
 def flat_points(space: Space, indices: np.ndarray) -> np.ndarray:
     """Converts numbers of points to points, int64 [n, axes]. All points of the space are numbered with the last axis
-    varying fastest. `indices`: the numbers, as int64, or as Python integers if the space has more points than int64 can
-    count.
+    varying fastest. `indices`: the numbers, as int64; if the space has more points than int64 can count, as Python
+    integers.
     """
     digits = []
     for axis in reversed(space.axes):

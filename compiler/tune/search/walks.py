@@ -89,7 +89,7 @@ class Evolution:
 
     With probability `crossing`, a child is the crossover of two parents; otherwise it is a copy of one parent with
     another value on one axis. Parents of better rank are drawn more often. The next population consists of the best
-    parents and children, no two of them with equal programs as long as there are enough programs.
+    parents and children. No two of them have equal programs, as long as there are enough programs.
     """
 
     generations: int = 12

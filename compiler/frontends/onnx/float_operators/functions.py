@@ -43,8 +43,9 @@ def function_steps(s: FloatSteps) -> None:
 
 
 def function_body(context: GraphContext, node: OnnxNode) -> list[onnx.NodeProto] | None:
-    """The nodes of ONNX's function for an operator in the model's opset; None if ONNX defines no function, or none
-    whose operators mean the same in this opset."""
+    """The nodes of ONNX's function body for an operator in the model's opset. Returns None if ONNX defines no function,
+    or if an operator in the body has another meaning in this opset.
+    """
     schema = schema_of(node.op_type, node.domain, context.opset)
     if schema is None or (function := _function(context, node, schema)) is None:
         return None

@@ -20,7 +20,7 @@ from ..context import GraphContext
 
 
 def import_matmul(context: GraphContext, node: OnnxNode) -> None:
-    """Imports MatMul. A product with a constant matrix becomes a Dense node; for this, all axes of the data but the
+    """Imports MatMul. A product with a constant matrix becomes a Dense node; before it, all axes of the data except the
     last are flattened to one axis of rows.
     """
     if context.tensor(node, 0).dtype is not DType.FLOAT32:
@@ -128,8 +128,8 @@ def import_gemm(context: GraphContext, node: OnnxNode) -> None:
 def _add_constant(
     context: GraphContext, node: OnnxNode, factors: tuple[str, str], shape: tuple[int, int]
 ) -> None:
-    """Adds a Gemm of `factors` (names) with a constant C, of result `shape`, as a dense layer: C becomes its bias if
-    all rows of C are equal, else a second operand of the output's shape.
+    """Adds a Gemm with a constant C as a dense layer; `factors` are names, and `shape` is the shape of the result. If
+    all rows of C are equal, C becomes the bias of the layer, else a second operand with the output's shape.
     """
     addend = context.constants[context.operand(node, 2).name]
     addend = np.broadcast_to(addend.astype(np.float64) * _number(node, "beta"), shape)

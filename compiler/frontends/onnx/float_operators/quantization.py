@@ -105,8 +105,8 @@ def with_integers(context: GraphContext, node: OnnxNode) -> tuple[OnnxNode, str]
 
 
 def as_integers(context: GraphContext, node: OnnxNode, name: str) -> str:
-    """Casts the float32 tensor `name`, if it holds integers, to their dtype; returns the name of the result (`name`
-    itself if it holds real numbers).
+    """Casts the float32 tensor `name` to the dtype of the integers that it holds; returns the name of the result.
+    Returns `name` itself if the tensor holds real numbers.
     """
     resolved = context.resolve(name)
     if resolved not in context.quantized:

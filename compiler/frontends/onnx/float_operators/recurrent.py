@@ -139,8 +139,8 @@ def _initial_state(context: GraphContext, node: OnnxNode, index: int, shape: tup
 
 
 def recurrent_body(s: FloatSteps) -> None:
-    """Adds the ONNX nodes that replace a layer without a kernel. A layer with attribute `layout` 1 (batch first)
-    becomes a layer with layout 0 between Transposes; any other layer becomes nodes for each step.
+    """Adds the ONNX nodes that replace a layer without a kernel. If the layer has the attribute `layout` 1 (batch
+    first), they are a layer with layout 0 between Transposes. For any other layer they are the nodes of each step.
     """
     if s.node.integer("layout", 0):
         _transposed(s)

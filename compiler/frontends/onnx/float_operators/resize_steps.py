@@ -117,9 +117,9 @@ def _crop(context: GraphContext, node: OnnxNode, count: int) -> list[tuple[float
 def _input_coordinates(
     axis: ResizedAxis, coordinates: str, ends: tuple[float, float], *, exact: bool = False
 ) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
-    """The input coordinate of each output element, [outputs], and whether it is outside of the input (crops only).
-    `coordinates`: the transformation's name in ONNX; `ends`: start and end of the cropped region, as fractions.
-    `exact`: the unrounded ratio of the sizes is used instead of the scale.
+    """Returns two arrays [outputs]: the input coordinate of each output element, and whether this coordinate is outside
+    of the input (crops only). `coordinates`: the transformation's name in ONNX; `ends`: start and end of the cropped
+    region, as fractions. `exact`: the unrounded ratio of the sizes is used instead of the scale.
 
     All arithmetic is in float32, as in ONNX Runtime: the last bit may decide which element is the nearest.
     """
@@ -185,8 +185,8 @@ def _taps(
 def _around(
     left: NDArray[np.int64], ratio: NDArray[np.float64], reach: int, scale: float
 ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """Finds the input elements near each coordinate, which is given as `left` + `ratio`: those up to a distance of
-    `reach`. Returns (indices of the elements, distances of the elements with their signs).
+    """Finds the input elements up to a distance of `reach` from each coordinate, which is given as `left` + `ratio`.
+    Returns (indices of the elements, distances of the elements with their signs).
 
     If the axis shrinks (`scale` below 1), elements up to a distance of `reach` / `scale` are found, and the returned
     distances are multiplied by `scale`.

@@ -19,8 +19,8 @@ def with_constants(source: Source, values: Mapping[str, ArrayLike]) -> bytes:
     """Replaces the inputs named in `values` by initializers with these values; returns the serialized model.
 
     An initializer of the same name is replaced, too. A value is converted to the input's type if the conversion is
-    exact (decimal numbers are rounded to float types), and reshaped to the input's shape if both have the same number
-    of elements. Raises ModelError for a name that is not an input, and for values that do not fit.
+    exact; only decimal numbers may be rounded, to float types. It is reshaped to the input's shape if it has the same
+    number of elements. Raises ModelError for a name that is not an input, and for values that do not fit.
     """
     read = read_model(source)
     label, model = read.label, read.whole()

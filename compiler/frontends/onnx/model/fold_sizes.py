@@ -24,8 +24,8 @@ _KINDS = "iub"
 
 
 def with_sizes_folded(model: onnx.ModelProto) -> onnx.ModelProto:
-    """Replaces nodes whose integer or bool results depend on shapes alone by initializers, and returns the model with
-    shapes inferred again. `model` is changed, and must have inferred shapes.
+    """Replaces nodes by initializers if they have integer or bool results that depend on shapes alone. Returns the
+    model with shapes inferred again. `model` is changed, and must have inferred shapes.
 
     Nodes that cannot be folded stay. Nodes whose results are no longer read stay, too.
     """

@@ -126,7 +126,8 @@ def set_domains(model: onnx.ModelProto, domains: Mapping[int, str]) -> None:
 
 def _write_defaults(model: onnx.ModelProto) -> None:
     """Writes default values of attributes into the nodes for which ONNX's shape inference (1.23) does not use the
-    defaults: operators in `DEFAULTS_MISREAD`, and operators whose shapes it infers from ONNX's function body."""
+    default values. Such a node has an operator in `DEFAULTS_MISREAD`, or its shapes are inferred from ONNX's function
+    body."""
     versions = {entry.domain: entry.version for entry in model.opset_import}
     for node in model.graph.node:
         if node.domain not in STANDARD:

@@ -80,8 +80,8 @@ class IntegerSteps(Nodes[StepsContext]):
 
     def on_planes(self, operator: str, data: str, *others: str, output: str = "", **attributes: Any) -> str:
         """Adds an operator under the name of the replaced node; returns the result's name, `output` ("": a new one).
-        Operators read (N, C, ...): if the replaced node's data is (N, ..., C) (`channels_last`), Transposes are added
-        before and after.
+        The operator reads data (N, C, ...). If the data of the replaced node is (N, ..., C) (`channels_last`),
+        Transposes are added before and after the operator.
         """
         if not self.node.integer("channels_last", self.node.op_type in CHANNELS_LAST):
             return self.compute(operator, data, *others, output=output, **attributes)

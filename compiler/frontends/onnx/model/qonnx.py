@@ -1,6 +1,6 @@
 """QONNX's Quant nodes as QuantizeLinear and DequantizeLinear.
 
-Quant computes (round(clip(x / scale + zero_point, low, high)) - zero_point) * scale; low and high follow from the
+Quant computes (round(clip(x / scale + zero_point, low, high)) - zero_point) * scale; low and high are determined by the
 number of bits (github.com/fastmachinelearning/qonnx, docs/qonnx-custom-ops/quant_op.md). A Quant of a constant becomes
 integers and a DequantizeLinear. Any other Quant becomes Clip, QuantizeLinear and DequantizeLinear; the Clip is left out
 if low and high are the bounds of the 8-bit type.
@@ -133,9 +133,9 @@ def _bounds(bits: float, attributes: Mapping[str, int]) -> tuple[int, int]:
 
 def _per_axis(scale: np.ndarray, zero_point: np.ndarray) -> tuple[int | None, np.ndarray, np.ndarray]:
     """Finds the axis of a Quant's scales. Returns (axis, float32 scales, zero points), with a scale and a zero point
-    for each index along the axis; for a single scale (None, scale, zero point).
+    for each index along the axis. For a single scale, returns (None, scale, zero point).
 
-    Raises ValueError for scales along several axes and zero points that are no integers.
+    Raises ValueError for scales along several axes, and for zero points that are not integers.
     """
     if (zero_point != np.rint(zero_point)).any():
         raise ValueError("its zero point is not an integer; export the model with an integer zero point")

@@ -155,7 +155,7 @@ def _images(origins: Origins | None) -> list[int] | None:
 
 
 def _image_indices(shape: tuple[int, ...]) -> list[int]:
-    """The index of the image that holds each matrix, for a value of `shape` (..., rows, columns). If there are several
+    """For a value of `shape` (..., rows, columns), the index of the image that holds each matrix. If there are several
     leading axes, the first of them is the image, and the others count matrices within an image. A single leading axis
     counts matrices within one image, which has index 0.
     """

@@ -76,7 +76,7 @@ def _round(
     factor: np.ndarray,
     addend: np.ndarray,
 ) -> str:
-    """Adds the nodes that normalize planes and then apply the factor and addend of each channel by a convolution.
+    """Adds the nodes that normalize planes, and a convolution that applies the factor and addend of each channel.
     Returns the name of the result's tensor.
 
     One 8-bit tensor is too coarse for the normalized values: its step, multiplied by the largest factor, would exceed

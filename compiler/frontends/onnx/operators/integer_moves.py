@@ -202,8 +202,7 @@ def _of_channels(
     shape: tuple[int, ...],
     output: str,
 ) -> Pending:
-    """Selects the channels `sources` of the tensor `data`. Returns a pending result, which the next QuantizeLinear
-    rounds.
+    """Selects channels of the tensor `data`. Returns a pending result, which the next QuantizeLinear rounds.
 
     Entry c of `sources` is (0, channel of `data`) for channel c of the result. `natural`: (N, C, H, W) of the new
     tensor; `shape`: shape of the node's output in the model, to which the new tensor is reshaped.
@@ -299,7 +298,7 @@ def channel_axes(context: ImportContext, parts: tuple[Real, ...], rank: int) -> 
 def _channels_of(
     context: ImportContext, node: OnnxNode, part: Real, order: list[int], cut: int
 ) -> tuple[Real, np.ndarray]:
-    """Returns (tensor, indices of the tensor's channels that hold the value `part`).
+    """Returns a tensor that stores the value `part`, and the indices of the tensor's channels that hold it.
 
     In this tensor the axes `order[:cut]` of `part` are the image and the channels, and the axes `order[cut:]` are the
     positions (pixels). The tensor that already stores `part` is returned if `part` consists of whole channels there.

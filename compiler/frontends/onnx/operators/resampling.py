@@ -110,8 +110,8 @@ def round_interpolated(
 
 
 def _neighbours(table: AxisTable, size: int) -> Neighbours:
-    """The neighbours of each output of `table` along an axis of `size` input elements. ONNX Runtime reads the last
-    element twice, with half of the weight each time.
+    """The two neighbours of each output of `table`, along an axis of `size` input elements. If the first neighbour is
+    the last element, ONNX Runtime reads this element twice, with half of the weight each time.
     """
     second = np.where(table.first == size - 1, np.float32(0.5), table.weight)
     return Neighbours(first=table.first, weight=np.stack([1 - second, second], axis=1))

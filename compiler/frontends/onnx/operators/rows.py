@@ -101,7 +101,7 @@ def shared_rows(
 
 
 def step_of(scores: Real | Pending) -> float | None:
-    """The scale of a softmax's scores: by how much the score grows from one stored value to the next. None if the
+    """The scale of a softmax's scores, which is the growth of the score from one stored value to the next. None if the
     growth is not the same for all stored values.
     """
     match scores:
@@ -122,7 +122,7 @@ def step_of(scores: Real | Pending) -> float | None:
 
 def data_of(scores: Pending) -> Real:
     """The quantized tensor from which the `scores` of a softmax are computed element by element, in the shape of the
-    scores. From one stored value of this tensor to the next, the score must grow by a constant (`step_of`).
+    scores. The score must grow by a constant (`step_of`) from one stored value of this tensor to the next.
     """
     assert isinstance(scores.operation, Identity | Function)
     return replace(scores.operation.data, shape=scores.shape, view=scores.view)

@@ -142,8 +142,8 @@ def _checked_outputs(
 
 
 def _depths(windows: Windows, depths: int) -> np.ndarray:
-    """The index of the input slice that each tap of the kernel reads for each of `depths` output slices: int [outputs,
-    taps]. Indices below 0 and from the volume's depth on are pads.
+    """For each of `depths` output slices and for each tap of the kernel, the index of the input slice that the tap
+    reads: int [outputs, taps]. Indices below 0, and indices from the volume's depth on, are pads.
     """
     first = np.arange(depths) * windows.strides[0] - windows.pads[0]
     return first[:, None] + np.arange(windows.kernel[0]) * windows.dilations[0]
@@ -181,7 +181,7 @@ def _taps_of(context: ImportContext, node: OnnxNode, data: Real, depths: np.ndar
 def _sliced(
     node: OnnxNode, operation: Operation, batch: int, depth: int, channels: int, plane: Plane
 ) -> Pending:
-    """The result of an `operation` that computes the slices of a volume as images, in the form of a volume. It is a
+    """Gives the result of an `operation` that computes the slices of a volume as images the form of a volume. Returns a
     pending result, which the next QuantizeLinear rounds. `batch`, `depth`, `channels` and `plane` (H, W): sizes of the
     resulting volume.
     """
