@@ -13,7 +13,7 @@ from math import ceil, isqrt
 
 TOLERANCE = 0.03
 """Default tolerance with exact costs. An input is padded to the next longer length with an executable (its rung). The
-tolerance is the largest extra cost of this, relative to the cost of an executable for the input's own length.
+tolerance is the largest extra cost of this padding, relative to the cost of an executable for the input's own length.
 """
 LADDER_TOLERANCE = 0.025
 """Default tolerance where exact costs are unknown. It is lower than `TOLERANCE` because padding the inputs and cropping

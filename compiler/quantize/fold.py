@@ -273,7 +273,7 @@ def _take_over(
     model: FloatModel, product: onnx.NodeProto, last: onnx.NodeProto, producers: dict[str, onnx.NodeProto]
 ) -> None:
     """Removes the node `last` after it was folded into the earlier node `product`. The output of `last` is now computed
-    by `product`, or by a Transpose of its result. Updates `producers`, the nodes by output.
+    by `product`, or by a Transpose of the product's result. Updates `producers`, the nodes by output.
     """
     del producers[product.output[0]]
     product.output[0] = last.output[0]

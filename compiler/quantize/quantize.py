@@ -92,8 +92,8 @@ def quantize_model(
     choices: Mapping[str, Collection[str]] | None = None,
     advance: Callable[[], None] = lambda: None,
 ) -> Quantized:
-    """Quantizes a model that `read_model` returned. The scales are chosen from `samples`, with one mapping for each
-    run: the model's inputs by name.
+    """Quantizes a model that `read_model` returned. `samples` has the model's inputs by name, one mapping for each run;
+    scales are chosen from the values in these runs.
 
     `prepare` makes a float model ready to run. `choices`: decisions for single layers (`decisions.fix`). `advance` is
     called after each of the `runs_needed` runs. Raises ModelError if there is no product to quantize, or if the model

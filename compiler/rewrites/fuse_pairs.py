@@ -335,11 +335,12 @@ def _joined(first: Node, second: Node, operator: Int8Operator) -> Node:
 
 
 def _merge_pairs(graph: Graph, merge: Callable[[Node, Node], Node | None]) -> Graph:
-    """Merges nodes with the nodes that compute their operands, in one pass over the graph. No other node may read the
-    operand. `merge`(producer, node) returns the merged node, or None if the two cannot be merged.
+    """Merges nodes in pairs, in one pass over the graph: a node, and the node that computes one of its operands (its
+    producer). No other node may read the operand. `merge`(producer, node) returns the merged node, or None if the two
+    cannot be merged.
 
-    The merged node takes the place of the reader, where all its operands have been computed, and stores the reader's
-    result.
+    The merged node takes the place of the second node, where all its operands have been computed, and stores that
+    node's result.
     """
     uses = graph.uses()
     makers: dict[str, Node] = {}

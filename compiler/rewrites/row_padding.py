@@ -58,9 +58,9 @@ def leave_room(graph: Graph, block: int) -> Graph:
 def has_room(
     graph: Graph, name: str, makers: Mapping[str, Node], readers: Mapping[str, list[Node]], block: int
 ) -> bool:
-    """Whether the node that computes the tensor `name` can add padding pixels to it, up to whole blocks of `block`
-    pixels. False for a tensor of whole blocks. The node must write pixel by pixel, and all readers must be 1x1
-    convolutions. Returns False if these convolutions would spend more cycles on the padding than an exchange of the
+    """Whether padding pixels can be added to the tensor `name`, up to whole blocks of `block` pixels. The node that
+    computes the tensor must write pixel by pixel, and all readers must be 1x1 convolutions. Returns False if the tensor
+    already has whole blocks, or if the convolutions would spend more cycles on the padding than an exchange of the
     tensor's channels and pixels takes. `makers`, `readers`: nodes by tensor.
     """
     maker, (_, channels, height, width) = makers.get(name), graph.tensors[name].nchw

@@ -89,8 +89,8 @@ def unit_axes(
     context: NodeErrors, node: OnnxNode, shape: tuple[int, ...], given: np.ndarray | None
 ) -> tuple[int, ...]:
     """The shape after Squeeze or Unsqueeze of a tensor of this `shape`. `given`: the node's input with the axes. It is
-    None if the axes are an attribute, or if a Squeeze without axes removes all axes of size 1. Raises NodeError for
-    wrong axes.
+    None if the axes are an attribute, or if the node has no axes; a Squeeze then removes all axes of size 1. Raises
+    NodeError for wrong axes.
     """
     listed = node.attributes.get("axes") if given is None else given.reshape(-1).tolist()
     squeezes = node.op_type == "Squeeze"

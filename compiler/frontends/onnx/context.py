@@ -214,8 +214,8 @@ class GraphContext(NodeErrors):
     ) -> str:
         """Adds a graph node, `operator` on the tensors `inputs`. Its result, of type `dtype`, is the ONNX node's first
         output, or the intermediate tensor `output`. Returns the name of the result. An empty result becomes a constant,
-        without a node. Raises NodeError if ONNX inferred another shape. `beside`: if the graph node also computes the
-        ONNX node's second and later outputs, their shapes and dtypes."""
+        without a node. Raises NodeError if ONNX inferred another shape. `beside`: shapes and dtypes of the ONNX node's
+        second and later outputs, if the graph node computes them, too."""
         if output is None:
             output = node.outputs[0] or self.temporary(node, "output0")
             self.check_shape(node, output, shape)

@@ -230,8 +230,8 @@ class ImportContext(GraphContext):
         dtype: DType = DType.FLOAT32,
         beside: Sequence[tuple[Shape, DType]] = (),
     ) -> str:
-        """Binds a name to the value, of this `shape`, that `operator` computes from the values `inputs`. Returns the
-        name: `output` or, by default, the node's first output. `dtype` is ignored: the result has the inputs' type.
+        """Binds a name to the value that `operator` computes from the values `inputs`; it has this `shape`. Returns the
+        name: `output` or, by default, the node's first output. `dtype` is ignored: the value has the inputs' type.
         """
         from .emit import REALIZED
 

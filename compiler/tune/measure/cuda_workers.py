@@ -110,7 +110,7 @@ _NO_WORK = Result(cost=0.0)
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _Task:
     """A tuning task on a GPU. It has a folder, the descriptions of its compiling step and of its timing step, and
-    `kept`: some compiled candidates that stay in the folder, with their measured seconds.
+    `kept`: the measured seconds of the compiled candidates that stay in the folder.
     """
 
     folder: Path

@@ -70,9 +70,9 @@ class AccessFeatures:
     `touched`: numbers of different elements that the access touches. Let the loops around the statement have the
     numbers 0, 1, ... n - 1 from the outermost inwards. `touched[k]` counts the elements while loops 0 to k - 1 stay in
     one iteration, and all other loops run through all iterations. So `touched[n]` is for a single execution. The
-    numbers are exact under two conditions, else upper bounds. Each dimension's index is a sum of loop variables whose
-    steps neither overlap nor leave gaps, and no loop variable is in the indices of two dimensions. A loop of varying
-    extent counts with its largest extent.
+    numbers are exact under two conditions: each dimension's index is a sum of loop variables whose steps neither
+    overlap nor leave gaps, and no loop variable is in the indices of two dimensions. Otherwise they are upper bounds. A
+    loop of varying extent counts with its largest extent.
 
     `stride`: distance, in elements, between the accesses of neighbouring iterations of one loop. This is the vectorized
     loop or, without a vectorized loop, the innermost loop with several iterations. 0 if there is no such loop.

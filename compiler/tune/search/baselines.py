@@ -16,7 +16,7 @@ GOLDEN = (5**0.5 - 1) / 2
 GRID_CHUNK = 1 << 10
 
 LOOK_BACK = 256
-"""A grid search looks for left-out points among this number of last trials. The number is larger than the number of
+"""A grid search looks for points that were left out among this number of last trials. It is larger than the number of
 trials that can be in progress at a time.
 """
 

@@ -196,8 +196,8 @@ def eye_steps(s: FloatSteps) -> None:
 
 
 def known_steps(s: FloatSteps) -> None:
-    """Raises NodeError for the first input of a Range, ConstantOfShape or MelWeightMatrix that is not a constant: the
-    inputs' values determine the result's shape. (A node with constant inputs only is evaluated before.)
+    """Raises NodeError if an input of a Range, ConstantOfShape or MelWeightMatrix is not a constant: the inputs' values
+    determine the result's shape. (A node with constant inputs only is evaluated before.)
     """
     schema = schema_of(s.node.op_type, s.node.domain, s.context.opset)
     for index in range(len(s.node.inputs)):

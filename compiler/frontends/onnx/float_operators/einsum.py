@@ -72,8 +72,8 @@ _LETTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ")
 
 
 def _diagonal(s: FloatSteps, name: str, letters: str, shape: tuple[int, ...]) -> tuple[str, str]:
-    """Takes the diagonal of all axes that have the same letter, for each repeated letter of a tensor. Returns (name,
-    letters) of the result, in which no letter is repeated. `name`, `letters`, `shape`: of the tensor.
+    """Takes the diagonal of all axes of a tensor that have the same letter, for each repeated letter. Returns (name,
+    letters) of the result, in which no letter is repeated. `name`, `letters` and `shape` describe the tensor.
     """
     for letter in dict.fromkeys(letters):
         while letters.count(letter) > 1:

@@ -62,9 +62,9 @@ def _import_matrix_product(context: GraphContext, node: OnnxNode, a: Tensor, b: 
 
 
 def _factors(context: GraphContext, node: OnnxNode, a: Shape, b: Shape) -> tuple[Shape, Shape, Shape, Shape]:
-    """Returns four shapes for inputs of the shapes `a` and `b`: those of the two factors as matrices (a vector is a row
-    on the left, a column on the right), of their product, and of MatMul's result, in which the added dimensions of
-    vectors are removed. Raises InvalidNodeError if `a` and `b` do not match.
+    """Returns four shapes for inputs of the shapes `a` and `b`. The first two are the factors as matrices; a vector
+    becomes a row on the left, a column on the right. The third is their product. The fourth is MatMul's result, without
+    the dimensions that were added for vectors. Raises InvalidNodeError if `a` and `b` do not match.
     """
     if not a or not b or a[-1] != b[0 if len(b) == 1 else -2]:
         context.refuse(

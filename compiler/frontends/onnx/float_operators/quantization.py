@@ -189,8 +189,8 @@ def dequantize_steps(s: FloatSteps) -> None:
 
 
 def _broadcastable(s: FloatSteps, index: int) -> str:
-    """Reshapes a scale or zero point (input `index`) so that it broadcasts to the data; returns the new name. It is a
-    scalar, a vector along the axis, or has one number for each block.
+    """Reshapes a scale or zero point (input `index`) so that it broadcasts to the data; returns the new name. The input
+    is a scalar, a vector along the axis, or a tensor with one number for each block.
     """
     shape, given = s.shape(0), s.shape(index)
     if not given or given == (1,):

@@ -39,7 +39,7 @@ EQUATION = re.compile(r"({0}(,{0})*(->{0})?)?".format(r"[A-Za-z]*(\.\.\.)?[A-Za-
 
 
 def check_returns(label: str, model: onnx.ModelProto) -> None:
-    """Raises NodeError for two nodes from which ONNX's shape inference (1.23) does not return. A Split whose
+    """Raises NodeError for two kinds of nodes from which ONNX's shape inference (1.23) does not return. A Split whose
     `num_outputs` is not its number of outputs ends the process. An Einsum with a malformed equation is read forever.
     """
     for number, proto in nodes_of(model.graph):

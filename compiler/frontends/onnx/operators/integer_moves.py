@@ -271,8 +271,9 @@ def channel_axes(context: ImportContext, parts: tuple[Real, ...], rank: int) -> 
     """The axes of the values `parts` along which neighbouring elements are in different channels of the stored tensors.
     `rank`: number of axes of each value.
 
-    In three cases only the last axis is returned: no axis reads different channels, the batch axis does, or one of the
-    found axes also reads different pixels. For vectors (rank 1) there are no such axes, since each element is an image.
+    In three cases only the last axis is returned: no axis reads different channels, the batch axis reads different
+    channels, or one of the found axes also reads different pixels. For vectors (rank 1) there are no such axes, since
+    each element is an image.
     """
     if rank == 1:
         return []

@@ -174,8 +174,8 @@ def _of_statistic(context: ImportContext, node: OnnxNode, values: list[Value | N
 
 
 def _of_pending(node: OnnxNode, values: list[Value | None]) -> Value | None:
-    """The value of a node that continues a normalization: the square of centred rows (rows minus their mean), or a
-    normalization multiplied by one more gain or added to one more offset. Returns None for any other node.
+    """The value of a node that continues a normalization. It is the square of centred rows (rows minus their mean), or
+    a normalization with one more gain or one more offset. Returns None for any other node.
     """
     first = values[0]
     if isinstance(first, Pending) and isinstance(centred := first.operation, Centred):

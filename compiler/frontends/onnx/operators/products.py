@@ -123,8 +123,8 @@ def fitted_sums(
     stage: Post,
 ) -> tuple[NDArray[np.int8], NDArray[np.int32], NDArray[np.float32]]:
     """Prepares the constants of an integer product: `weight` (O, ...), `bias` (O,), `scale` (O,) and the input's
-    `zero_point`. Returns (int8 weights, int32 biases, scales). In each returned bias, `zero_point` times the sum of the
-    filter's weights is subtracted. If sums may leave 32 bits before `stage` requantizes them,
+    `zero_point`. Returns (int8 weights, int32 biases, scales). From each returned bias, `zero_point` times the sum of
+    the filter's weights is subtracted. If sums may leave 32 bits before `stage` requantizes them,
     `accumulators.sums_in_range` changes these constants, or raises AccumulatorError."""
     rows = weight.reshape(len(weight), -1)
     # In int32, which holds the sums of rows this short, summing is twice as fast as in int64.

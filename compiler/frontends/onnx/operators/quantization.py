@@ -122,8 +122,8 @@ def quantized_constant(
 def _mirrored(
     context: ImportContext, node: OnnxNode, integers: np.ndarray, zero_point: np.ndarray, where: np.ndarray
 ) -> np.ndarray:
-    """Mirrors those elements of `integers` for which `where` is true at `zero_point`: 2 * zero point - integer. Raises
-    NodeError if a mirrored element does not fit the integers' type.
+    """Mirrors elements of `integers` at `zero_point`: an element becomes 2 * zero point - element where `where` is
+    true. Raises NodeError if a mirrored element does not fit the integers' type.
     """
     if not where.any():
         return integers

@@ -103,7 +103,7 @@ def import_transposed_convolution(context: GraphContext, node: OnnxNode) -> None
 
 def transposed(context: ImportContext, node: OnnxNode, operator: Convolution, shape: Shape) -> Pending:
     """Imports the transposed convolution `operator`. Its result has this `shape` and is pending: the QuantizeLinear
-    that reads it determines its rounding. Zeros among the weights replace groups (on accelerators only) and dilations.
+    that reads it determines its rounding. Groups (on accelerators only) and dilations become zeros among the weights.
     """
     window = operator.window
     weight, scale = transposed_weights(context, node, operator.groups, window.dilations)
