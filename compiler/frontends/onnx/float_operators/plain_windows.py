@@ -159,6 +159,12 @@ def global_pool_steps(s: FloatSteps) -> None:
     s.done(s.add(operator, s.input(0), s.axes(*range(2, len(s.shape(0)))), keepdims=1))
 
 
+def global_lp_pool_steps(s: FloatSteps) -> None:
+    """Adds the ONNX node that computes a GlobalLpPool: an LpPool whose window covers all positions of a channel."""
+    check_spatial(s.context, s.node, s.shape(0))
+    s.done(s.add("LpPool", s.input(0), kernel_shape=s.shape(0)[2:], p=s.node.integer("p", 2)))
+
+
 def gives_indices(context: GraphContext, node: OnnxNode) -> bool:
     """Whether a MaxPool has indices as its second output, or 8-bit integers as its input."""
     return any(node.outputs[1:]) or context.tensor(node, 0).dtype in (DType.INT8, DType.UINT8)
