@@ -175,8 +175,17 @@ PTX = {
 }
 
 
-@pytest.mark.parametrize("depth", [32, 64, 128])
-@pytest.mark.parametrize(("arch", "dtype"), [("sm_80", F16), ("sm_80", BF16), ("sm_90", F16)])
+GPUS, DEPTHS = [("sm_80", F16), ("sm_80", BF16), ("sm_90", F16)], (32, 64, 128)
+
+
+@pytest.mark.parametrize(
+    ("arch", "dtype", "depth"),
+    representatives(
+        [(*gpu, depth) for gpu, depth in product(GPUS, DEPTHS)],
+        2,
+        always=[(*gpu, depth) for gpu, depth in zip(GPUS, DEPTHS, strict=True)],
+    ),
+)
 def test_both_products_are_instructions_of_tensor_cores(arch: str, depth: int, dtype: DType) -> None:
     """The PTX of attention has as many mma instructions as both products need, and keeps no register in local memory:
     all loops over the registers of a thread are unrolled.
