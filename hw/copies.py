@@ -23,8 +23,8 @@ def copy(m: Module, value: Value, number: int, name: str) -> Value:
 
 
 def copies(m: Module, value: Value, count: int, name: str) -> list[Value]:
-    """Returns `count` signals with the same content, the `value` of the previous cycle, so that each can drive a part
-    of many pins. At most KINDS registers supply them in turn (see `copy`).
+    """Returns `count` signals that all have the `value` of the previous cycle, so that each can drive some of many
+    pins. At most KINDS registers drive the signals in turn (see `copy`).
     """
     kinds = [copy(m, value, number, name) for number in range(min(count, KINDS))]
     return [kinds[number % KINDS] for number in range(count)]

@@ -173,7 +173,7 @@ class PatchWriter(wiring.Component):
         lane that it fills. `from_dram`: a bit for each of these lanes whose byte comes from DRAM, not from a pad.
         `begin`: position of lane 0 in the row of the image, in bytes. `missing`: number of bus words that must still
         enter the window before the vector can be read there. `short` is 1 if `missing` is above 0; `one_short` is 1 if
-        it is 1.
+        `missing` is 1.
         """
         block = self._config.block_in
         return data.StructLayout(

@@ -18,7 +18,8 @@ _COUNT_BITS = 16
 """Width in bits of a row's length in elements."""
 
 _ELEMENT_BITS = 12
-"""Widths of lengths suffice for elements of at least 2^_ELEMENT_BITS bytes, also on machines with smaller ones."""
+"""A length in bytes has enough bits for elements of 2^_ELEMENT_BITS bytes, even if the machine's elements are smaller.
+"""
 
 
 def length_bits(config: Config) -> int:

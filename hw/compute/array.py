@@ -63,9 +63,9 @@ class MultiplyArray(wiring.Component):
     low bits of `row` select. In both cases multiplier (j, (j mod block_in) xor t) multiplies position t, and position 0
     needs a multiplexer, too.
 
-    Sweep: the array multiplies the positions of the current TAPS operation and of the `swept` - 1 TAPS operations of
-    the sweep before it. Registers of each lane hold the elements of the earlier operations. Multiplier
-    (j, j xor (TAPS x a + t)) multiplies position t of the operation that came a operations before the current one.
+    Sweep: a TAPS operation also multiplies the positions of the `swept` - 1 TAPS operations before it. Registers of
+    each lane hold the elements of the earlier operations. Multiplier (j, j xor (TAPS x a + t)) multiplies position t of
+    the operation that came a operations before the current one.
 
     With the extension `fold` (isa/README.md), the multipliers of an array row form groups of neighbours; each group has
     a sum of its own. For GEMM a multiplexer selects the part of the input vector that all groups multiply. DEPTHWISE
@@ -311,8 +311,8 @@ class MultiplyArray(wiring.Component):
 
         In a GEMM, the multipliers get the elements of `vector`, which is the registered value of `own_vector`. In
         DEPTHWISE and TAPS, some multipliers get an element of one of the input positions (pixels) `vectors` instead. In
-        a sweep, a TAPS operation that also multiplies the positions of earlier operations, further multipliers get
-        elements of these.
+        a sweep, a TAPS operation also multiplies the positions of earlier operations: further multipliers get elements
+        of these positions.
 
         `modes`: three signals, which are 1 for TAPS, for DEPTHWISE and TAPS, and for a sweep. `row`: index of the
         operation's row of weights; it selects the part of an input vector to multiply if the vector has more elements

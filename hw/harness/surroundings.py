@@ -25,8 +25,9 @@ class SurroundingsError(UserError):
 class Surroundings:
     """Conditions of one run that do not depend on the program. Raises SurroundingsError for a value out of range.
 
-    `base`: value of register BASE. `origins`: offsets; the memory appears at address `base` + offset for each of them.
-    The fetch unit reads instructions through the first one, instructions may access all. All are multiples of 4096.
+    `base`: value of register BASE. `origins`: one or more offsets; the memory appears at address `base` + offset for
+    each of them. The fetch unit uses the first of these addresses, and instructions may access all. `base` and the
+    offsets are multiples of 4096.
 
     `counts`: initial values, one for each performance counter in the order of COUNTERS, then that of CYCLES; empty for
     zeros. The harness adds them after the launch has cleared the counters, and subtracts them from the results, modulo

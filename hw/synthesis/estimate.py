@@ -31,8 +31,8 @@ class EstimatedPath:
     """The longest path from one register to the cells of one instance, at pins of one kind: CE, LSR or data.
 
     `ns`: estimated delay. `start`, `end`: names of registers, without their bit. `pin`: pin of the last cell (DI, CE,
-    LSR, or a pin of a memory); `path`: instance of this cell. `endpoints`: number of pins of this kind in the instance
-    whose longest path begins at `start`. `loads`: number of pins that each wire of the path drives.
+    LSR, or a pin of a memory); `path`: instance of this cell. `endpoints`: in the end instance, the number of pins of
+    this kind whose longest path begins at `start`. `loads`: number of pins that each wire of the path drives.
     """
 
     ns: float
