@@ -288,8 +288,9 @@ def _touches(
     program: _Decoded, image: NDArray[np.uint8], uop: NDArray[np.unsignedinteger] | None, ordering: Ordering
 ) -> Iterator[Finding]:
     """Checks the memory accesses of all instructions. Yields findings of kind bounds, unchecked (unknown micro-ops),
-    value (scales that are not finite) and race: of a load of parameters with an earlier store and, if no unit is
-    deadlocked, between units. `image`, `uop`: DRAM and micro-op scratchpad at launch. `ordering`: result of `order`.
+    value (scales that are not finite) and race. Races between units are checked only if no unit is deadlocked; a race
+    of a load of parameters with an earlier store is always checked. `image`, `uop`: DRAM and micro-op scratchpad at
+    launch. `ordering`: result of `order`.
     """
     trace = start_trace(program.config, image, uop)
     last = start_access(program.config, len(image))

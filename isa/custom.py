@@ -116,7 +116,9 @@ class AluInstruction:
 
     @property
     def reference(self) -> str:
-        """Name of the instruction in TOML files, "module:NAME". The module is the one that defines its class `rtl`."""
+        """Name of the instruction in TOML files, "module:NAME". The module is the one that defines the instruction's
+        class `rtl`.
+        """
         return f"{self.rtl.__module__}:{self.name}"
 
     @property

@@ -134,7 +134,8 @@ def controller(
     def clocks(ns: float, count: int = 0, *, phase: bool = True) -> int:
         """Least number of controller clocks that last at least `count` DRAM clocks and at least `ns` nanoseconds. A
         controller clock has several phases, in each of which a command may be sent. With `phase`, the nanoseconds count
-        from the last phase of the first clock, in which the first command may be; without it, from the clock's start.
+        from the last phase of the first clock, because the first command may be sent in that phase; without `phase`,
+        from the start of the first clock.
         """
         late = clock * (1 - 1 / kind.phases) if phase else 0.0
         return max(ceil(count / kind.phases), ceil((ns + late) / clock))

@@ -75,8 +75,8 @@ def read_rate(memory: Memory, words: float, outstanding: float = OUTSTANDING) ->
 
 def write_rate(config: Config, words: float, outstanding: float = OUTSTANDING) -> float:
     """Estimates how well a store FIFO of `words` bus words keeps the bus busy with writes, if at most `outstanding`
-    writes are unanswered at a time. Returns the share of busy cycles, divided by the share that longest bursts without
-    any waiting would reach.
+    writes are unanswered at a time. Returns the share of busy cycles, divided by the share that bursts of the largest
+    size would reach without any waiting.
 
     Assumes one long run of bytes, and a store unit that makes an output vector in each cycle. The memory's random
     stalls count as their mean.
