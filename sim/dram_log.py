@@ -1,4 +1,4 @@
-"""Tells which channel, bank and row of a DRAM a program reads or writes in which cycles.
+"""Finds the cycles in which a program reads or writes the rows of a DRAM, by channel and bank.
 
 A run of words is a sequence of bus words of one row whose column commands (READ or WRITE) are in consecutive cycles.
 """

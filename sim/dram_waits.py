@@ -77,8 +77,8 @@ def counts_up_to(K: Array, total: int) -> Array:
 
 @timing_code
 def holder(G, B):  # type: ignore[no-untyped-def]
-    """The number of the bank that holds a request, -1 if none does. Of one master at most one bank does, because one
-    master uses one bank at a time. State arrays: G (controller), B (banks).
+    """The number of the bank that holds requests of the only master, -1 if none does. A master uses one bank at a time,
+    so at most one bank holds requests. State arrays: G (controller), B (banks).
     """
     busy, b = G[G_BUSY], np.int64(0)
     while busy >> b:

@@ -202,7 +202,7 @@ def _one_bank(P, low, high, row, out, inner):  # type: ignore[no-untyped-def]
 def find_banks(P, rows, registers, trace, uops, B):  # type: ignore[no-untyped-def]
     """Finds the accumulator banks that each GEMM, DEPTHWISE, TAPS and ALU of a program (`rows`, `registers`: see
     `Decoded`) reads, and fills the array B with them. Returns copies of the micro-ops of instructions that read several
-    banks, uint64; column B_UOPS of B is the index of an instruction's first one among these copies.
+    banks, uint64; column B_UOPS of B is the index of an instruction's first micro-op in this array.
 
     `trace`: uint64, the micro-ops that the LOAD.UOPs write, in order. `uops`: uint64 (uop_depth,), the micro-op
     scratchpad at launch, which is overwritten.

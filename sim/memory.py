@@ -83,7 +83,7 @@ BOUNDARY = 4096
 def noise(seed, index, stream, limit):  # type: ignore[no-untyped-def]
     """Pseudo-random number of additional cycles of burst number `index`, uniform on 0..`limit`. Equals
     `isa.noise.memory_noise`, with uint64 arithmetic that numba compiles. `stream`: selects one of four sequences, for
-    the latency of reads or of writes, or for the delay before the first beat of one of them.
+    the latency of reads or of writes, or for the delay before the first beat of a read or of a write.
     """
     if limit == 0:
         return np.int64(0)

@@ -139,8 +139,8 @@ def _chosen(number, share, seed):  # type: ignore[no-untyped-def]
 @compiled()
 def read_bank(vector, bank, state, shown, totals, reads, seen):  # type: ignore[no-untyped-def]
     """Counts the bits that toggle at the output of accumulator bank number `bank` when `vector` is read from it. Adds
-    them to `totals[reads]` (not if `reads` is negative) and, if `bank` is `shown`, the number of the bank that the
-    store unit's port shows, to `totals[seen]`. Updated: `state` (last register contents), `totals` (counters).
+    them to `totals[reads]`, unless `reads` is negative. Also adds them to `totals[seen]` if `bank` equals `shown`, the
+    number of the bank that the store unit's port shows. Updated: `state` (last register contents), `totals` (counters).
     """
     found = 0
     held = state.banks[bank]
