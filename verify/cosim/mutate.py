@@ -54,9 +54,10 @@ def repair(
     image: NDArray[np.uint8],
     uop: NDArray[np.unsignedinteger] | None = None,
 ) -> Program:
-    """A valid program made of `instructions`: drops instructions with an error (mostly accesses out of bounds), with
-    more than MOST_STEPS steps, or whose effect depends on DRAM that the program wrote (LOAD.PARs, unknown micro-ops);
-    repairs tokens; and ends with the first FINISH of `instructions` (a new one if they have none).
+    """Makes a valid program of `instructions`. Drops instructions with an error (mostly accesses out of bounds), with
+    more than MOST_STEPS steps, and with an effect that depends on DRAM that the program wrote (LOAD.PARs, unknown
+    micro-ops). Repairs tokens. The program ends with the first FINISH of `instructions`, or with a new one if they have
+    none.
 
     `image`: memory at launch; `uop`: the micro-op scratchpad at launch, None for zeros. Raises RuntimeError if the
     checker still finds errors, which is a defect of this function.
@@ -132,8 +133,8 @@ def _pick(rng: np.random.Generator, config: Config) -> Program | None:
 
 
 def _window(rng: np.random.Generator, config: Config, program: Program) -> list[Instruction]:
-    """A random part of the program, after CONFIGs that set the registers to the values that they have where this part
-    begins, and after the last loads of micro-ops and parameters before the part, at most three.
+    """A random part of the program. Before the part come CONFIGs that set the registers to their values at the part's
+    begin, then the last loads of micro-ops and parameters before the part (at most three).
     """
     count = len(program.instructions) - 1
     length = min(count, int(rng.integers(SHORTEST, LONGEST + 1)))
@@ -293,8 +294,8 @@ def _operation(rng: np.random.Generator, config: Config, chosen: list[Instructio
 
 
 def _token_pair(rng: np.random.Generator, config: Config, chosen: list[Instruction]) -> None:
-    """For a random token queue, sets the push flag of a random instruction of `chosen` of the producing unit, and the
-    pop flag of a random later one of the consuming unit, if there is one.
+    """Sets two flags in `chosen` for a random token queue: the push flag of a random instruction of the producing unit,
+    and the pop flag of a random later instruction of the consuming unit, if there is one.
     """
     item = TOKEN_QUEUES[int(rng.integers(len(TOKEN_QUEUES)))]
     first = [index for index, (name, values) in enumerate(chosen) if unit_of(name, values) is item.producer]

@@ -47,7 +47,9 @@ ZERO_POINTS = (
 )
 CHAIN_SHAPES = ("block_in = block_out", "block_in > block_out", "block_in < block_out")
 DATA_MOVES = ("", ", a load while a store runs")
-"""Suffixes of the names of coverage bins: any run, and a run in which the two directions of data may meet."""
+"""Suffixes of the names of coverage bins. The first stands for any run, the second for a run in which data may move in
+both directions at the same time.
+"""
 POST_MODES = ("requantize", "rescale", "add", "add swapped", "multiply", "multiply swapped")
 ROW_MODES = (
     "maximum",
