@@ -31,8 +31,8 @@ def sizes_of(
 ) -> Attention:
     """An attention of `rows` queries of size `depth` over `keys` keys with values of size `columns`. Its four matrices
     (Q, K, V, result) are stored with the orders of axes `axes`. `repeats`: number of heads that share keys and values.
-    `mask`: "causal" (a select by a table of bools; the last row sees all keys), "compared" (the same by a comparison of
-    indices), "added" (a row of float32 added to all rows of scores), or "" for none.
+    `mask`: "causal" (a select by a table of bools; the last row sees all keys), "compared" (the same mask, but by a
+    comparison of indices), "added" (a row of float32 added to all rows of scores), or "" for none.
     """
 
     def stored(shape: tuple[int, ...], axes: tuple[int, ...], repeats: int = 1) -> Stored:
