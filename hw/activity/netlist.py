@@ -69,8 +69,8 @@ class Netlist:
     - Gates, in order of evaluation: `tables` (m,) has truth tables, `inputs` (m, 6) and `outputs` (m,) have nets.
     - Memories: `memories`. Read ports without a clock are numbered from 0, over all memories. Port k is evaluated among
       the gates, at the row whose first input is -1 - k.
-    - Flip-flops: `state_tables` and `state_inputs` have the truth table and the nets of the next state, `states` the
-      net of the state.
+    - Flip-flops: `state_tables` has the truth table of the next state, `state_inputs` the nets that are the table's
+      inputs, `states` the net of the state.
     - Ports: nets by name, lowest bit first.
     """
 

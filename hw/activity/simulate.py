@@ -77,10 +77,10 @@ class Simulation:
         )
 
     def run(self, ports: Mapping[str, NDArray[np.uint8]], *, unchecked: int = 0) -> Activity:
-        """Simulates the netlist with recorded inputs of the RTL, and compares its outputs with the recorded outputs.
-        `ports`: by name, bytes of each input and output port in each cycle, as from `watched_ports`; outputs without a
-        record are not compared. `unchecked`: number of cycles at the start in which no output is compared, since
-        outputs are arbitrary before a reset. Returns the activity in all cycles. Raises MismatchError.
+        """Simulates the netlist with recorded inputs of the RTL, and compares the netlist's outputs with those of the
+        RTL. `ports`: by name, bytes of each input and output port in each cycle, as from `watched_ports`; outputs
+        without a record are not compared. `unchecked`: number of cycles at the start in which no output is compared,
+        since outputs are arbitrary before a reset. Returns the activity in all cycles. Raises MismatchError.
         """
         netlist = self.netlist
         given = _bits(self._inputs, ports)

@@ -43,8 +43,8 @@ class Ends(wiring.Component):
     issued_prev, issued_next : In
         Push flags of the instruction whose last operation issues.
     next : In
-        Counts of instructions that end in the next cycle and have no operations: loads, FINISH, ALU instructions of an
-        empty loop, and the pushes of CONFIG. They do not pass the shift register.
+        Counts of instructions that end in the next cycle and have no operations (loads, FINISH, ALU instructions of an
+        empty loop), and of the pushes of CONFIG. These counts do not pass the shift register.
     joins : In
         An array instruction that has no operations begins. It ends in the same cycle as the youngest executing
         instruction or, if there is none, in the next cycle.

@@ -31,8 +31,8 @@ class Surroundings:
 
     `counts`: initial values, one for each performance counter in the order of COUNTERS, then that of CYCLES; empty for
     zeros. The harness adds them after the launch has cleared the counters, and subtracts them from the results, modulo
-    2^COUNTER_BITS: a test of the counters' overflow. `manners`: seed of random pauses and byte-wise accesses on the
-    control bus; 0 for neither. `dram`: for a machine with a DRAM, the oracle that is its memory
+    2^COUNTER_BITS. So a run can test the overflow of the counters. `manners`: seed of random pauses and byte-wise
+    accesses on the control bus; 0 for neither. `dram`: for a machine with a DRAM, the oracle that is its memory
     (`dram.oracle.choose_oracle`); None for LiteDRAM's RTL if it is installed and has a model of the part.
     """
 

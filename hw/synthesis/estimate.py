@@ -1,8 +1,8 @@
 """Estimates the longest paths of a mapped ECP5 netlist without placement, in seconds instead of half an hour.
 
 Delays of cells are those that nextpnr 0.11 reports for speed grade 6; the delay of a wire is estimated from the number
-of pins that it drives. The estimate is coarse: placed in a device that is half full, the longest path was as long as
-the longest estimate (`edge8`: 9.9 and 10.1 ns), but it was another path.
+of pins that it drives. The estimate is coarse. After placement in a device that was then half full, the longest path
+was about as long as the longest estimate (`edge8`: 9.9 and 10.1 ns), but it was another path.
 """
 
 from __future__ import annotations

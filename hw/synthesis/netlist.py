@@ -83,7 +83,7 @@ def _claim(
 ) -> None:
     """Attributes look-up tables to instances: adds to `known` (instance path by cell name) each table in `tables` that
     is not there yet and drives a cell in `sinks` (instance path by cell name), directly or through other tables. The
-    table gets the path of the nearest such cell; of several, the path that most of its outputs lead to.
+    table gets the path of the nearest such cell. If several cells are equally near, their most frequent path counts.
 
     `cells`: all cells in Yosys' JSON, by name. `drivers`: for each net, the name of the cell that drives it.
     """

@@ -22,10 +22,10 @@ class CommandCounts:
     reads and writes that close their row. `digest`: a hash of all commands with cycle, bank and row; equal for equal
     sequences.
 
-    `turnarounds`: changes of the controller from reads to writes. `waits`: numbers of cycles by the cause for which the
-    controller sends no read or write ("idle" ...; hw/dram.md, section 8), and under "words" the cycles in which it
-    sends one. `turnarounds` and `waits` are None for LiteDRAM's RTL, which has no output for them, and for several
-    channels.
+    `turnarounds`: changes of the controller from reads to writes. `waits`: numbers of cycles in which the controller
+    sends no read or write, by cause ("idle" ...; hw/dram.md, section 8); its item "words" is the number of cycles in
+    which the controller sends one. `turnarounds` and `waits` are None for LiteDRAM's RTL, which has no output for them,
+    and for several channels.
     """
 
     activates: int

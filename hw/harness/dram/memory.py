@@ -1,4 +1,4 @@
-"""Loads the library of a DRAM that the harness runs a machine with: LiteDRAM's RTL, or the model of its controller."""
+"""Loads the library of a DRAM, on which the harness runs a machine: LiteDRAM's RTL, or the model of its controller."""
 
 from __future__ import annotations
 
