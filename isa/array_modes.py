@@ -106,8 +106,8 @@ class ArrayMode:
         return config.tile_rows if self.by_lane else 1
 
     def group(self, config: Config) -> int:
-        """Number of weight indices in a group. A group has the rows of weights that an operation may multiply, separate
-        rows for each part of an input vector. Groups begin at multiples of this number.
+        """Number of weight indices in a group. A group has the rows of weights that an operation may multiply, with
+        separate rows for each part of an input vector. Groups begin at multiples of this number.
 
         In a mode that `holds` (keeps the input positions, or pixels, of earlier operations), an index in the upper half
         of a group means that the operation only stores its positions for later operations and multiplies nothing.
@@ -119,8 +119,8 @@ class ArrayMode:
         return self.positions * config.position_inputs * config.position_outputs
 
     def row(self, config: Config, place: int, part: int) -> int:
-        """Each input vector has its own row of weights in the operation's group of rows. Returns the index in the group
-        of the row for input vector number `place` (from 0).
+        """Each input vector has its own row of weights in the operation's group of rows. Returns the index, in the
+        group, of the row for input vector number `place` (from 0).
 
         If an input vector has more elements than there are lanes, an operation multiplies only part number `part` of
         it, and each part has a row of its own. The rows of the parts alternate or, in a mode that `holds` (keeps the

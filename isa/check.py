@@ -372,9 +372,9 @@ def _unseen_text(program: _Decoded, index: int, item: Conflict) -> str:
 
 
 def _scales(program: _Decoded, trace: Trace, index: int) -> Iterator[Finding]:
-    """Checks that the scales which a LOAD.PAR, instruction number `index`, loads are finite, and yields a finding for
-    the first one that is not. Checks only scales that are still those of the initial image: `trace`, the state before
-    the instruction, tells which bytes the program has stored.
+    """Checks the scales that instruction number `index`, a LOAD.PAR, loads, and yields a finding for the first one that
+    is not finite. Checks only scales that are still those of the initial image: `trace`, the state before the
+    instruction, tells which bytes the program has stored.
     """
     config, values = program.config, program.values[index]
     if values["x_size"] == 0:

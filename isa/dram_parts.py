@@ -6,8 +6,8 @@ part (the PHY) are those of LiteDRAM's simulation model (litedram/phy/model.py),
 
 LiteDRAM has no simulation model of the other generations. For these, the simulator applies the rules of the same
 controller to the part's times, and no RTL confirms the cycles (`Kind.oracle`); comments beside generations and parts
-name the sources of their times. Bank groups are ignored, as LiteDRAM ignores those of DDR4: column commands are as
-close as for alternating groups.
+name the sources of their times. Bank groups are ignored, as LiteDRAM ignores those of DDR4: column commands follow one
+another as closely as for alternating groups.
 """
 
 from __future__ import annotations

@@ -94,8 +94,9 @@ def write_rate(config: Config, words: float, outstanding: float = OUTSTANDING) -
 
 
 def default_bytes(config: Config, fifo: str) -> int:
-    """The default size of `fifo` in bytes: the least legal size, doubled until the bus is busy in the share
-    DEFAULT_RATE of cycles or, if no FIFO reaches that, in the share that a FIFO of FIFO_WORDS words reaches.
+    """The default size of `fifo` in bytes: the least legal size, doubled until the bus is busy in a wanted share of the
+    cycles. The wanted share is DEFAULT_RATE or, if no FIFO reaches that, the share that a FIFO of FIFO_WORDS words
+    reaches.
     """
     bus, rate = config.memory.bus_bytes, _rate(config, fifo)
     size = config.least_fifo_bytes(fifo)
