@@ -132,8 +132,8 @@ class _Channels(NamedTuple):
     E: the machine's side of the AXI port, `port`: its signals. P: parameters of the controllers.
 
     The following have an element for each channel: G, B, L, M, F: state of the controller (`sim/dram.py`), with its
-    `inputs`; K: cycles by what the controller does, and C: the state from which this follows (`sim/dram_waits.py`); Y:
-    the channel's bursts in flight, its last run of words, and when its controller must be simulated.
+    `inputs`; K: cycles by what the controller does, and C: the state from which K follows (`sim/dram_waits.py`); Y: the
+    channel's bursts in flight, its last run of words, and when its controller must be simulated.
 
     X: the router's registers. `reads`, `writes`: rings of the channels of reads and writes, by number of the burst.
     `split`: log2 of the words of a piece and of the number of channels. `runs`: runs of words (`sim/dram_port.py`), as

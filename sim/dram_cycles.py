@@ -1,7 +1,7 @@
 """A timing run on a machine whose memory is a DRAM (hw/dram.md), the memory simulated cycle by cycle.
 
-Tests compare `dram_machine.py` with this loop. Memory decides in each cycle in which it or a client has work: it
-accepts an address, or moves a beat. So a client's reads become known beat by beat.
+Tests compare `dram_machine.py` with this loop. In each cycle in which the memory or a client has work, the memory
+decides: it accepts an address, or moves a beat. So a client's reads become known beat by beat.
 """
 
 from __future__ import annotations

@@ -43,8 +43,8 @@ class WordRuns:
     opened: NDArray[np.int64]
 
     def banks(self) -> tuple[NDArray[np.int64], tuple[str, ...]]:
-        """(for each run of words, the index of its bank among the banks; the names of the banks). The banks are those
-        that have words, and bank 0 of channel 0. If all words are in channel 0, a name has no channel.
+        """Returns (for each run of words, the index of its bank among the banks; the names of the banks). The banks are
+        those that have words, and bank 0 of channel 0. If all words are in channel 0, a name has no channel.
         """
         keys = np.append(0, self.channel << _BANK_BITS | self.bank)
         known, places = np.unique(keys, return_inverse=True)

@@ -1,9 +1,9 @@
 """The main loop of a timing run on a machine whose memory is a DRAM (hw/dram.md), burst by burst.
 
 The units are those of `machine.py`. Memory makes decisions in order of time: it accepts a read address, a write address
-comes to the bus, memory accepts a write address, or a burst begins to request its words. The last decision determines
-the times of all data of the burst (`dram_words.py`), because the AXI bridge does not leave a burst before its last
-request.
+comes to the bus, memory accepts a write address, or a burst begins to request its words. The begin of a burst
+determines the times of all its data (`dram_words.py`), because the AXI bridge does not leave a burst before the burst's
+last request.
 
 A client's reads become known in runs of beats without a gap. Ring R has an entry for each run (for fetch, for each
 group of whole instructions), and ring A has one for each request. The room of a FIFO is given back by whole requests.
@@ -132,10 +132,10 @@ _DATA_AFTER = 2
 
 @timing_code
 def _next_read(P, M, C, Q, E):  # type: ignore[no-untyped-def]
-    """Returns (cycle, client, shown): the cycle in which memory accepts the next read address, given the addresses that
-    clients have shown so far, the client, and the cycle from which the address is on the bus. Both cycles are NEVER if
-    no client has shown an address, or if they depend on a burst that has not begun. State arrays: P (parameters of the
-    run), M (memory and fetch), C (read clients), Q (accepted reads), E (AXI port).
+    """Returns (cycle, client, shown) for the next read address that memory accepts, if clients show no further
+    addresses: the cycle of the acceptance, the client, and the cycle from which the address is on the bus. Both cycles
+    are NEVER if no client has shown an address, or if they depend on a burst that has not begun. State arrays: P
+    (parameters of the run), M (memory and fetch), C (read clients), Q (accepted reads), E (AXI port).
 
     An address stays on the bus until memory accepts it, so the client that showed its address first is the next one.
     """
@@ -404,9 +404,8 @@ def _state(config: Config, bus: Bus, runs: Array) -> Bursts:
 
 
 def _counts(bus: Bus, dram: Bursts, total: int) -> list[int]:
-    """Returns the numbers, up to cycle `total`, of rows opened, rows closed, refreshes, changes from reads to writes,
-    and then of cycles by what the controller does. Commands after `total`, of bursts that began before, are not
-    counted.
+    """Returns counts up to cycle `total`: rows opened, rows closed, refreshes, changes from reads to writes, and then
+    cycles by what the controller does. Commands after `total` are not counted, even if their burst began before.
     """
     _, E, D, G, B, S, _, K, _ = dram
     opened = G[G_OPENED] - np.count_nonzero(G[G_ACTIVATE : G_ACTIVATE + 3] > total)

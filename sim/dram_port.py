@@ -88,8 +88,8 @@ class Cycles(NamedTuple):
 class Bursts(NamedTuple):
     """State arrays of a memory whose bursts are computed as a whole. A: requests of the read clients, as ring R of a
     run without DRAM. E: the machine's side of the AXI port. P, G, B, S: parameters and state of the controller
-    (`sim/dram_words.py`). T: for the words of writes, a ring: cycles in which they leave the bridge's FIFO. K: cycles
-    by what the controller does (`sim/dram_waits.py`). L: runs of words, as many as the array has rows.
+    (`sim/dram_words.py`). T: a ring of the cycles in which written words leave the bridge's FIFO. K: cycles by what the
+    controller does (`sim/dram_waits.py`). L: runs of words, as many as the array has rows.
     """
 
     A: Array

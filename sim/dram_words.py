@@ -163,10 +163,10 @@ def refresh(D, G, B, S, cycle):  # type: ignore[no-untyped-def]
 
 @timing_code
 def _column_command(dram, number, row, write, held, queued):  # type: ignore[no-untyped-def]
-    """The cycle of the column command of a request for a `row` of the bank `number`. `dram`: the state of the memory
-    (`dram_port.Bursts`). `write`: whether the request is a write. `held`: the cycle from which the bank holds the
-    request. `queued`: the request was in the bank's queue when the last column command was sent. Counts the cycles from
-    `held` to the returned cycle by cause in the array K.
+    """The cycle in which the column command is sent for a request for row `row` of bank `number`. `dram`: the state of
+    the memory (`dram_port.Bursts`). `write`: whether the request is a write. `held`: the cycle from which the bank
+    holds the request. `queued`: the request was in the bank's queue when the last column command was sent. Counts the
+    cycles from `held` to the returned cycle by cause in the array K.
     """
     D, G, B, S, K = dram.P, dram.G, dram.B, dram.S, dram.K
     bank = B[number]

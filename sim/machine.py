@@ -93,7 +93,7 @@ def _clients(config: Config) -> Array:
 
 
 def _bursts_kept(config: Config) -> int:
-    """Length of the ring buffers that record bursts: a power of two above the largest number of bursts of a client in
+    """Length of the ring buffers that record bursts: a power of two above the largest number of a client's bursts in
     flight. A client has at most one burst in flight for each bus word of its FIFO.
     """
     words = max(config.fifo_bytes(fifo) for fifo in FIFOS) // config.memory.bus_bytes

@@ -85,7 +85,7 @@ class DramCounts:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class SimulationResult:
-    """Cycles and traffic of a run and, if it simulated data, memory and scratchpads at its end.
+    """Cycles and traffic of a run. If the run simulated data, also the memory and the scratchpads at its end.
 
     `cycles`: number of the cycle in which FINISH retires. `begin`, `end` int64 (n,): cycles of each instruction, -1 if
     it never began (instructions after FINISH); a STORE ends with its last write response. `dispatch` int64 (n,): cycle
