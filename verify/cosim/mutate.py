@@ -188,7 +188,7 @@ def _truncate(rng: np.random.Generator, config: Config, chosen: list[Instruction
 
 def _set(rng: np.random.Generator, config: Config, chosen: list[Instruction], names: Sequence[str]) -> None:
     """Sets one of the fields `names` to a random value, often near the old one, in a random instruction of `chosen`
-    that has the field. Does nothing if none has.
+    that has the field. Does nothing if no instruction has it.
     """
     having = [item for item in chosen if any(key in item[1] for key in names)]
     if not having:
@@ -240,8 +240,8 @@ def _iterations(rng: np.random.Generator, config: Config, chosen: list[Instructi
 
 
 def _register(rng: np.random.Generator, config: Config, chosen: list[Instruction]) -> None:
-    """Sets one field of the register that a random CONFIG of `chosen` writes to a random value, with which the program
-    may be invalid (`repair` comes later). Does nothing without a CONFIG.
+    """In a random CONFIG of `chosen`, sets one field of the register's new value to a random number. The program may
+    then be invalid (`repair` comes later). Does nothing without a CONFIG.
     """
     writes = [values for name, values in chosen if name == "CONFIG"]
     if not writes:

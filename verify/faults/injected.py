@@ -33,8 +33,8 @@ class FaultError(Exception):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FaultVerdict:
     """Result of co-simulation with a fault. `program`: number of the first program on which simulator and RTL differ;
-    `difference`: description of the difference. Both are None if no program shows a difference; 0 and "hangs" if the
-    run took more CPU seconds than it may.
+    `difference`: description of the difference. Both are None if no program shows a difference. They are 0 and "hangs"
+    if the run took more CPU seconds than it may.
     """
 
     program: int | None
