@@ -50,8 +50,8 @@ def no_counts() -> Array:
 
 @timing_code
 def count_until(K, cause, end):  # type: ignore[no-untyped-def]
-    """Counts all cycles before `end` that are not counted yet, for whatever cause, as cycles of `cause`. State array:
-    K (cycles by cause).
+    """Counts as cycles of `cause` all cycles before `end` that have not been counted for any cause yet. State array: K
+    (cycles by cause).
     """
     if end > K[K_NEXT]:
         K[cause] += end - K[K_NEXT]
@@ -62,8 +62,8 @@ def count_until(K, cause, end):  # type: ignore[no-untyped-def]
 
 
 def counts_up_to(K: Array, total: int) -> Array:
-    """The numbers of cycles by cause, int64 (CAUSES,), of cycles 1 to `total`. K may have counted later cycles, too; at
-    most `_KEPT` intervals of them.
+    """The numbers of cycles by cause, int64 (CAUSES,), of cycles 1 to `total`. K may already have counted up to `_KEPT`
+    intervals of later cycles.
     """
     counts, number, end = K[:CAUSES].copy(), int(K[K_INTERVALS]), int(K[K_NEXT])
     while end > total + 1:

@@ -70,7 +70,7 @@ class TimingRun:
 
 
 def token_queues() -> tuple[Array, Array]:
-    """Two arrays, int64 (3, 2), with indices in TOKEN_QUEUES for each unit's pop_prev and pop_next, and its pushes."""
+    """Two arrays, int64 (3, 2), of indices in TOKEN_QUEUES: of each unit's pop flags (prev, next), and push flags."""
     pop, push = np.zeros((3, 2), np.int64), np.zeros((3, 2), np.int64)
     for number, queue in enumerate(TOKEN_QUEUES):
         pop[queue.consumer, int(queue.pop_flag == "pop_next")] = number

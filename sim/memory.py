@@ -1,5 +1,5 @@
-"""Timing of the AXI4 memory (hw/README.md sections 1 to 3): which read or write address it accepts next, and which
-burst it transfers when.
+"""Timing of the AXI4 memory (hw/README.md sections 1 to 3): which read or write address the memory accepts next, which
+burst it transfers next, and when.
 """
 
 from __future__ import annotations

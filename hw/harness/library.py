@@ -10,8 +10,8 @@ from vdla.isa.dram_memory import DRAM_FIELDS
 from vdla.isa.parameters import declared
 
 TIMING = tuple(name for name, _, _ in declared(Memory) if name != "bus_bytes" and name not in DRAM_FIELDS)
-"""Fields of `isa.config.Memory` that the memory model takes, in this order: all except the width of the bus and
-those of a DRAM.
+"""Fields of `isa.config.Memory` that the memory model takes, in this order: all fields except the width of the bus and
+the fields of a DRAM.
 """
 
 

@@ -89,8 +89,8 @@ def encoding(config: Config) -> str:
 
 
 def alignment(start: int, end: int, bus: int) -> str:
-    """The coverage bin for the alignment of the bytes from `start` up to, not including, `end` to bus words of `bus`
-    bytes.
+    """The coverage bin that says how a range of bytes is aligned to bus words of `bus` bytes. The range goes from
+    `start` up to, not including, `end`.
     """
     match (start % bus != 0, end % bus != 0):
         case (False, False):
