@@ -21,9 +21,9 @@ class Controller:
     largest number of requests that wait at a bank, besides the request that the bank executes. `read_time`: longest
     time of reads while writes wait; `write_time`: longest time of writes while reads wait. `read_latency`,
     `write_latency`: time from a column command to its data at the controller's ports. `turnaround`: time from the end
-    of reads to the first write. `t_wtp`: time from a write command to a precharge; `t_refi`: between two refreshes;
-    the other `t_` times are JEDEC's (`dram_parts.Times`). `zqcs_period`: clocks between two calibrations. `read_fifo`,
-    `write_fifo`: bus words that the FIFOs of the AXI bridge hold.
+    of reads to the first write. `t_wtp`: time from a write command to a precharge; `t_refi`: time between two
+    refreshes; the other `t_` times are JEDEC's (`dram_parts.Times`). `zqcs_period`: clocks between two calibrations.
+    `read_fifo`, `write_fifo`: bus words that the FIFOs of the AXI bridge hold.
     """
 
     banks: int

@@ -132,7 +132,7 @@ def _trace_size(rows):  # type: ignore[no-untyped-def]
 @compiled()
 def _trace_uops(rows, memory, uop_bytes, buffer, trace):  # type: ignore[no-untyped-def]
     """Executes only the LOAD.UOPs of `rows`, from DRAM `memory`, and fills `trace` with the words that each writes;
-    returns the index of the first LOAD.UOP that leaves `buffer`, the micro-op scratchpad, or -1.
+    returns the index of the first LOAD.UOP that writes beyond `buffer`, the micro-op scratchpad, or -1.
     """
     used = 0
     for i in range(len(rows)):

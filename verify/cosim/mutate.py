@@ -54,10 +54,9 @@ def repair(
     image: NDArray[np.uint8],
     uop: NDArray[np.unsignedinteger] | None = None,
 ) -> Program:
-    """Makes a valid program of `instructions`. Drops instructions with an error (mostly accesses out of bounds), with
-    more than MOST_STEPS steps, and with an effect that depends on DRAM that the program wrote (LOAD.PARs, unknown
-    micro-ops). Repairs tokens. The program ends with the first FINISH of `instructions`, or with a new one if they have
-    none.
+    """Makes a valid program of `instructions`. Drops an instruction if it has an error (mostly an access out of
+    bounds), takes more than MOST_STEPS steps, or depends on DRAM that the program wrote (LOAD.PARs, unknown micro-ops).
+    Repairs tokens. The program ends with the first FINISH of `instructions`, or with a new one if they have none.
 
     `image`: memory at launch; `uop`: the micro-op scratchpad at launch, None for zeros. Raises RuntimeError if the
     checker still finds errors, which is a defect of this function.
