@@ -23,9 +23,9 @@ class Parameter:
     other fields, as `doc` says.
 
     `holds`: type of the values. `choices`: all legal values of a field that holds text; empty if any text is legal.
-    `rtl`: the Verilog depends on the field (it does not on a memory's latency, for example). `samples`: values for
-    random machines. `later`: the field was added after programs, tuning records and digests had been written;
-    `Config.to_dict` and the digest leave it out while it has its default, so that older files stay valid.
+    `rtl`: the Verilog depends on the field (not on the latency of a memory, for example). `samples`: values for random
+    machines. `later`: the field was added after programs, tuning records and digests had been written; `Config.to_dict`
+    and the digest leave it out while it has its default, so that older files stay valid.
     """
 
     doc: str
