@@ -1,8 +1,9 @@
 """Converts a component that has many equal instances to a single Verilog module.
 
-Amaranth converts each component bit by bit: more than a minute for the columns and lanes of a 64 x 64 machine. When
-Verilog is generated, Amaranth passes a `SharedModules` to all components as the platform, and `place` makes instances
-of its modules. In simulations and proofs the platform is another one, and `place` adds the component itself.
+Amaranth converts each component bit by bit, which takes more than a minute for the columns and lanes of a 64 x 64
+machine. When Verilog is generated, Amaranth passes a `SharedModules` to all components as the platform, and `place`
+makes instances of its modules. In simulations and proofs the platform is another one, and `place` adds the component
+itself.
 """
 
 from __future__ import annotations

@@ -21,9 +21,9 @@ class Controller:
     largest number of requests that wait at a bank, besides the request that the bank executes. `read_time`: longest
     time of reads while writes wait; `write_time`: longest time of writes while reads wait. `read_latency`,
     `write_latency`: time from a column command to its data at the controller's ports. `turnaround`: time from the end
-    of reads to the first write. `t_wtp`: time from a write command to a precharge; `t_refi`: between two refreshes;
-    the other `t_` times are JEDEC's (`dram_parts.Times`). `zqcs_period`: clocks between two calibrations. `read_fifo`,
-    `write_fifo`: bus words that the FIFOs of the AXI bridge hold.
+    of reads to the first write. `t_wtp`: time from a write command to a precharge; `t_refi`: time between two
+    refreshes; the other `t_` times are JEDEC's (`dram_parts.Times`). `zqcs_period`: clocks between two calibrations.
+    `read_fifo`, `write_fifo`: bus words that the FIFOs of the AXI bridge hold.
     """
 
     banks: int
@@ -134,7 +134,8 @@ def controller(
     def clocks(ns: float, count: int = 0, *, phase: bool = True) -> int:
         """Least number of controller clocks that last at least `count` DRAM clocks and at least `ns` nanoseconds. A
         controller clock has several phases, in each of which a command may be sent. With `phase`, the nanoseconds count
-        from the last phase of the first clock, in which the first command may be; without it, from the clock's start.
+        from the last phase of the first clock, because the first command may be sent in that phase; without `phase`,
+        from the start of the first clock.
         """
         late = clock * (1 - 1 / kind.phases) if phase else 0.0
         return max(ceil(count / kind.phases), ceil((ns + late) / clock))

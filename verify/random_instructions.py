@@ -210,8 +210,8 @@ def _loops(source: Source) -> dict[str, int]:
 
 
 def _wide_loops(source: Source) -> dict[str, int]:
-    """Random fields of the two loops of an instruction: loops without iterations, with many, or with a few whose
-    operands are far apart.
+    """Random fields of the two loops of an instruction: loops without iterations, loops with many iterations, or loops
+    with a few iterations whose operands are far apart.
     """
     config = source.config
     begin = (

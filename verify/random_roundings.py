@@ -92,7 +92,7 @@ def _mode(source: Source) -> dict[str, int]:
 
 
 def setting(name: str, values: dict[str, int]) -> Instruction:
-    """The CONFIG that writes the fields `values`, and zeros to all others, of configuration register `name`."""
+    """The CONFIG that writes `values` to fields of configuration register `name`, and zeros to its other fields."""
     return "CONFIG", register_write(register(name), values)
 
 

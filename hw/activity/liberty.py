@@ -23,8 +23,9 @@ from .expressions import Expression, parse_expression
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Table:
-    """A table of `values`, shape (slews, loads): slews in ns or energies in pJ over the input slew in ns and the load
-    in pF. If the values do not depend on the slew (or on the load), `slews` (or `loads`) has one point.
+    """A table of `values` (output slews in ns, or energies in pJ) for each input slew in `slews` (ns) and each load in
+    `loads` (pF); its shape is (slews, loads). If the values do not depend on the input slew (or the load), `slews` (or
+    `loads`) has one point.
     """
 
     slews: NDArray[np.float64]
@@ -65,8 +66,9 @@ class InternalPower:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Arc:
-    """A timing arc: slew tables in ns of output `pin` after a transition of input `related`. `inverts`: a rise of
-    `related` may cause a fall of `pin`, and a fall a rise; `follows`: a rise may cause a rise, and a fall a fall.
+    """A timing arc: slew tables in ns of output `pin` after a transition of input `related`. `follows`: a change of
+    `related` may cause a change of `pin` in the same direction. `inverts`: it may cause a change of `pin` in the
+    opposite direction.
     """
 
     pin: str

@@ -67,10 +67,10 @@ class Netlist:
       (n, most pins) has the net of each pin in the order of `pin_names[kind]`, inputs first, -1 for no pin; `names` has
       the path of each cell.
     - Gates, in order of evaluation: `tables` (m,) has truth tables, `inputs` (m, 6) and `outputs` (m,) have nets.
-    - Memories: `memories`. Those of their read ports that have no clock are numbered from 0. Port k is evaluated among
+    - Memories: `memories`. Read ports without a clock are numbered from 0, over all memories. Port k is evaluated among
       the gates, at the row whose first input is -1 - k.
-    - Flip-flops: `state_tables` and `state_inputs` have the truth table and the nets of the next state, `states` the
-      net of the state.
+    - Flip-flops: `state_tables` has the truth table of the next state, `state_inputs` the nets that are the table's
+      inputs, `states` the net of the state.
     - Ports: nets by name, lowest bit first.
     """
 
@@ -105,7 +105,7 @@ class _Flattener:
         self.memories: list[tuple[str, str, Macro, dict[str, list[int]]]] = []
 
     def find(self, net: int) -> int:
-        """The net, one number for each group of joined nets, that represents all nets joined with `net`."""
+        """The number of the net that represents the group of joined nets to which `net` belongs."""
         while self.same[net] != net:
             self.same[net] = self.same[self.same[net]]
             net = self.same[net]

@@ -57,9 +57,10 @@ class AxiRules:
     _reads: int = 0
     _writes: int = 0
     _lengths: deque[int] = field(default_factory=deque)
-    """Writes whose address was accepted and whose data are not complete: number of beats of each, the oldest first."""
+    """The number of beats of each write whose address was accepted and whose data are not complete, the oldest first.
+    """
     _ahead: deque[int] = field(default_factory=deque)
-    """Writes whose data were complete before their address was accepted: number of beats of each, the oldest first."""
+    """The number of beats of each write whose data were complete before its address was accepted, the oldest first."""
     _beats: int = 0
 
     def address(self, channel: AddressChannel, shown: Address | None, *, ready: bool) -> None:

@@ -1,5 +1,5 @@
 """Coverage bins of the extension `fold`. With it, the rows of the MAC array are divided into groups (register FOLD),
-and each group computes other lanes of the accumulators than the other groups.
+and each group computes its own lanes of the accumulators.
 
 There are bins for the number of groups, for the effect of the field `overwrite`, and for accumulators that are used
 again a few operations after some of their lanes were written.
