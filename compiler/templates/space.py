@@ -109,12 +109,14 @@ class Space:
         space does not have.
         """
         if unknown := sorted(values.keys() ^ {axis.name for axis in self.axes}):
-            raise ValueError(f"{self.template} has no knob {unknown[0]}, or no value was given for it")
+            if unknown[0] in values:
+                raise ValueError(f"{self.template} has no knob {unknown[0]}")
+            raise ValueError(f"{self.template}: no value was given for the knob {unknown[0]}")
         indices = []
         for axis in self.axes:
             if values[axis.name] not in axis.values:
                 raise ValueError(
-                    f"{self.template}: {axis.name} = {values[axis.name]!r} is not one of its values"
+                    f"{self.template}: {axis.name} = {values[axis.name]!r} is not one of this knob's values"
                 )
             indices.append(axis.values.index(values[axis.name]))
         return np.array(indices, dtype=np.int64)
