@@ -116,7 +116,7 @@ def test_transfers_left_over_at_the_end():
         axi.finish()
     for step, message in (
         (lambda axi: axi.address("ar", BURST, ready=True), "1 reads, 0 writes"),
-        (lambda axi: axi.address("aw", BURST, ready=True), "1 writes, 1 addresses without data"),
+        (lambda axi: axi.address("aw", BURST, ready=True), "1 writes, 1 write addresses without data"),
         (lambda axi: axi.data(LAST, ready=True), "1 bursts of data without address"),
         (lambda axi: axi.data(FIRST, ready=True), "1 beats"),
     ):
