@@ -108,10 +108,11 @@ class Space:
         """The point [axes], as indices, with the given `values`. Raises ValueError for an axis or a value that the
         space does not have.
         """
-        if unknown := sorted(values.keys() ^ {axis.name for axis in self.axes}):
-            if unknown[0] in values:
-                raise ValueError(f"{self.template} has no knob {unknown[0]}")
-            raise ValueError(f"{self.template}: no value was given for the knob {unknown[0]}")
+        names = {axis.name for axis in self.axes}
+        if unknown := sorted(values.keys() - names):
+            raise ValueError(f"{self.template} has no knob {unknown[0]}")
+        if missing := sorted(names - values.keys()):
+            raise ValueError(f"{self.template}: no value was given for the knob {missing[0]}")
         indices = []
         for axis in self.axes:
             if values[axis.name] not in axis.values:
