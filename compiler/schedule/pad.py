@@ -192,7 +192,8 @@ def _filling(
         to = Region(buffer=to.buffer, starts=to.starts, extents=_grown(to.extents, d, new))
         of = Region(buffer=of.buffer, starts=of.starts, extents=_grown(of.extents, e, new))
     else:
-        raise LegalityError(f"{where}{copy.name} does not fill {buffer.name} in order", program, copy.name)
+        reason = f"{where}{copy.name} must fill dimension {d} of {buffer.name} from 0 to its end, in order"
+        raise LegalityError(reason, program, copy.name)
     lows = {e: interval(start, ranges).low for e, start in beyond.items()}
     outside = any(low is not None and low >= of.buffer.shape[e] for e, low in lows.items())
     return replace(copy, destination=to, source=of, pad=value), growing, value.value == 0 and outside

@@ -96,7 +96,11 @@ def test_a_run_prints_where_the_cycles_go(vdla, tmp_path: Path) -> None:
     [
         ("MT41K256M8", "MT41K256M9", "there is no DRAM part 'MT41K256M9'; give one of IS42S16160, "),
         ('"dram"', '"dram"\nwidth = 16', "give bus_bytes = 16, or another width of data lines"),
-        ('"dram"', '"dram"\nwidth = 24', "MT41K256M8 has 8 data lines; 24 are not 1, 2, 4 or 8 chips"),
+        (
+            '"dram"',
+            '"dram"\nwidth = 24',
+            "MT41K256M8: width = 24: give 8, the data lines of one chip, or 2, 4 or 8 times as many",
+        ),
         ('"dram"', '"dram"\nchannels = 3', "memory.channels = 3: must be a power of two, 1, 2, 4 or 8"),
         ("jitter = 0", "jitter = 5", "memory.jitter = 5: a DRAM has no random delays; leave it out"),
     ],

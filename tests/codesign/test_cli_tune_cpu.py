@@ -188,7 +188,7 @@ def test_a_machine_refuses_trials_that_it_cannot_run():
     foreign = {**description["target"], "triple": "sparc-unknown-linux-gnu", "cpu": "v9"}
     for changed, words in (
         ({"target": foreign}, "cannot run here"),
-        ({"target": {}}, "not a description"),
+        ({"target": {}}, "its target needs exactly the fields"),
         ({"target": None}, "JSON objects"),
         ({"more": 1}, "JSON objects"),
     ):
