@@ -120,9 +120,7 @@ def import_on_line(
         elif isinstance(weights, QuantizedConstant) and weights.integers.ndim == 3:
             widened[node.inputs[index]] = replace(weights, integers=weights.integers[..., None])
         elif not isinstance(weights, Constant | QuantizedConstant):
-            context.fail(
-                node, "its weights are not constant", "only products with constant weights are supported"
-            )
+            context.fail(node, "its weights are not constant", "make the weights an initializer")
     for index in (2, 3) if node.op_type == "Resize" else ():
         if (sizes := plane_sizes(context, node, index, 1)) is not None:
             widened[node.inputs[index]] = Constant(array=sizes)

@@ -69,7 +69,7 @@ def _loop(context: GraphContext, node: OnnxNode) -> None:
                 context.fail(
                     node,
                     "its number of iterations depends on data, which is not supported",
-                    "export the model with a constant number",
+                    "export the model with a constant number of iterations",
                 )
             if not known.reshape(-1)[0]:
                 break
@@ -94,12 +94,15 @@ def _scan(context: GraphContext, node: OnnxNode) -> None:
     body = _body(context, node, "body")
     scanned = node.integer("num_scan_inputs", 0)
     count = len(node.inputs) - scanned
-    if context.opset < 9 or scanned < 1 or count < 0:
+    if context.opset < 9:
+        context.fail(
+            node, f"is not supported in opset {context.opset}", "export the model for opset 9 or later"
+        )
+    if scanned < 1 or count < 0:
         context.fail(
             node,
-            f"its num_scan_inputs ({scanned}) must be 1 to {len(node.inputs)}, the number of its inputs, and the "
-            f"model's opset ({context.opset}) at least 9",
-            "export the model for opset 9 or later",
+            f"its num_scan_inputs is {scanned}, but must be 1 to {len(node.inputs)}, as it has so many inputs",
+            "export the model again",
         )
     inputs = [context.tensor(node, count + i) for i in range(scanned)]
     axes = _numbers(node, "scan_input_axes", scanned)

@@ -54,9 +54,7 @@ def weight_operand(
                 "multiplies two activations, which needs an accelerator with batch = 1 and block_in = block_out",
                 "change the configuration, or run the node on the processor (--target vdla,llvm)",
             )
-        context.fail(
-            node, "its weights are not constant", "only products with constant weights are supported"
-        )
+        context.fail(node, "its weights are not constant", "make the weights an initializer")
     if value.integers.dtype.name not in ("int8", "uint8"):
         context.fail(
             node,
