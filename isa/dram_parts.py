@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 REFRESH_NS = 64e6 / 8192
-"""Nanoseconds between two refresh commands of SDR to DDR4: 8,192 of them in 64 ms (JEDEC)."""
+"""tREFI in nanoseconds, the time between two refresh commands, of SDR to DDR4: 8,192 refreshes in 64 ms (JEDEC)."""
 
 Limit = tuple[int, float]
 """A minimum time, the longer of (DRAM clocks, nanoseconds)."""

@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from .alu import operations_of
 from .array_modes import LEAST_COLUMNS, SWEPT, TAPS
 from .errors import ConfigError
 from .opcodes import Unit
@@ -133,7 +134,7 @@ EXTENSION_TABLE: dict[str, Extension] = {
         default=True,
         check=_check_depthwise,
     ),
-    "subtract": Extension(meaning="the ALU operation SUB", unit=Unit.COMPUTE),
+    "subtract": Extension(meaning=operations_of("subtract"), unit=Unit.COMPUTE),
     "zero_points": Extension(
         meaning="zero points that the array takes off inputs and weights (register ZERO)", unit=Unit.COMPUTE
     ),

@@ -34,7 +34,7 @@ from . import (
 from .common_flags import Command, before_a_command, complete, with_flags
 from .compile import compile_model
 from .output import note, talk
-from .process import Stopped
+from .process import USER_ERROR, Stopped
 from .run import run
 
 app = typer.Typer(
@@ -90,14 +90,14 @@ def run_command(arguments: Sequence[str]) -> int:
         # Commands take no schedules from users: a schedule of the toolkit was wrong.
         raise
     except UserError as error:
-        raise Stopped("\n".join(map(printable, error.lines)), 2) from None
+        raise Stopped("\n".join(map(printable, error.lines))) from None
     except OSError as error:
         # Errors in writing a file of the user's are reported by the code that writes it.
         if error.errno not in (errno.ENOSPC, errno.EDQUOT):
             raise
         place = printable(error.filename or tempfile.gettempdir())
         advice = "free some space there, or set TMPDIR and XDG_CACHE_HOME to folders elsewhere"
-        raise Stopped(f"{place}: {error.strerror}; {advice}", 2) from None
+        raise Stopped(f"{place}: {error.strerror}; {advice}") from None
     except _USAGE_ERROR as error:
         return _refuse_usage(error)
     return 0
@@ -113,11 +113,11 @@ def _command() -> Any:
 
 def _refuse_usage(error: Exception) -> int:
     """Raises Stopped with the message of `error`, which the parser of the arguments raised. If there were no arguments
-    at all, typer has printed the help already: then returns the exit code 2.
+    at all, typer has printed the help already: then returns USER_ERROR.
     """
     message = str(getattr(error, "format_message", error.__str__)()).rstrip(".").replace("Value error, ", "")
     if not message:
-        return 2
+        return USER_ERROR
     context = getattr(error, "ctx", None)
     command = "vdla" if context is None else context.command_path
-    raise Stopped(printable(f"{message}; `{command} --help` lists arguments and options"), 2) from None
+    raise Stopped(printable(f"{message}; `{command} --help` lists arguments and options")) from None

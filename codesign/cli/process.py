@@ -22,6 +22,8 @@ OBJECTS_BETWEEN_COLLECTIONS = 50_000
 the search took 5% of the time of a compilation. The compiler's programs are trees, without reference cycles; fewer
 searches cost a command a few megabytes of memory.
 """
+USER_ERROR = 2
+"""Exit code of a command that a user's mistake, a full disk or lost output has ended."""
 READER_GONE = 128 + signal.SIGPIPE
 """Exit code if the reader of standard output has gone, as in `vdla ... | head -1`. A program that the signal SIGPIPE
 ends has the same code.
@@ -29,11 +31,7 @@ ends has the same code.
 
 
 class Stopped(Exception):
-    """Raised to end the command with the exit code `code`; the message is the reason, usually in one line."""
-
-    def __init__(self, message: str, code: int) -> None:
-        self.code = code
-        super().__init__(message)
+    """Raised to end the command with the exit code USER_ERROR; the message is the reason, usually in one line."""
 
 
 def run_process(program: bool) -> int:
@@ -74,12 +72,12 @@ def _run(program: bool) -> int:
         with contextlib.suppress(OutputLostError):
             sys.stdout.flush()
         print(f"error: {stop}", file=sys.stderr)
-        return stop.code
+        return USER_ERROR
     except OutputLostError as lost:
         if lost.errno == errno.EPIPE:
             return READER_GONE
         print(f"error: {lost}", file=sys.stderr)
-        return 2
+        return USER_ERROR
     return code
 
 

@@ -15,7 +15,7 @@ MOST_IMAGE_BYTES = 2**32
 preset configurations addresses only 2**32 bytes.
 """
 MOST_CONSTANT_BYTES = 2**29
-"""Largest size in bytes of a constant that the importer computes."""
+"""Largest size in bytes of a constant that the importer computes (constant folding)."""
 MOST_LOOPED_ELEMENTS = 2**16
 """Largest number of elements of a constant that ONNX's reference implementation computes one by one, in tens of
 microseconds each.

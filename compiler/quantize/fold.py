@@ -197,7 +197,7 @@ def fold_batch_norms(model: FloatModel) -> None:
         node, shape = read_node(proto, 0), model.static_shapes.get(proto.input[0], ())
         if len(shape) < 2:
             continue
-        factor, shift = batch_norm_factors(model, node, shape[1])
+        factor, shift = batch_norm_factors(model, node, model.array, shape[1])
         product = producers.get(node.inputs[0])
         if product is not None and uses[node.inputs[0]] == 1 and _is_foldable(model, product):
             _refold(model, product, factor, shift)

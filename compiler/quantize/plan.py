@@ -27,7 +27,7 @@ from dataclasses import dataclass, replace
 import onnx
 
 from ..frontends.onnx.attributes import read_node
-from ..frontends.onnx.operator_sets import FUNCTIONS, MERGED_INTO_FUNCTIONS
+from ..frontends.onnx.table import FUNCTIONS, MERGED_INTO_FUNCTIONS
 from .float_model import FloatModel, input_name
 from .fold import weight_axis
 from .norms import find_norms

@@ -145,5 +145,5 @@ def test_a_refusal_names_the_node_of_the_file(
     model.opset_import.append(onnx.helper.make_opsetid("com.microsoft", 1))
     model.graph.node[1].name = "the node"
     model.graph.output[0].type.tensor_type.ClearField("shape")
-    with pytest.raises(ModelError, match=rf"node 'the node' \({operator}\): 2 scales along axis"):
+    with pytest.raises(ModelError, match=rf"node 'the node' \({operator}\): its 2 scales and 2 zero points"):
         import_quantized(model.SerializeToString())

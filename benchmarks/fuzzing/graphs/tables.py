@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from vdla.compiler.frontends.onnx import table as operator_table
 from vdla.compiler.frontends.onnx.attributes import CONTRIBUTED
@@ -47,7 +47,7 @@ def quantized_operators() -> tuple[Operator, ...]:
     return _with_oracle(_operators(QUANTIZED))
 
 
-def rows_of(operator: Operator) -> tuple[Row[Any, Any], ...]:
+def rows_of(operator: Operator) -> tuple[Row, ...]:
     """All rows of `operator` in the importers' tables of quantized and of other networks."""
     return operator_table.rows_of(operator.domain, operator.name, *QUANTIZED, *FLOATING)
 

@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Callable, Mapping
+from functools import cache
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from ...ir.expr import Buffer, Const, Var, cast
@@ -51,11 +53,14 @@ def dot_s8(*, scope: str = "register") -> IntrinsicDeclaration:
     )
 
 
-def intrinsics() -> dict[str, IntrinsicDeclaration]:
-    """All built-in instructions of this target by name, for the argument `intrinsics` of `schedule.replay`."""
+@cache
+def intrinsics() -> Mapping[str, IntrinsicDeclaration]:
+    """All built-in instructions of this target by name, for the argument `intrinsics` of `schedule.replay`. The first
+    call makes all declarations; later calls return the same mapping.
+    """
     declarations = [dot_s8(scope=scope) for scope in ("register", "shared")]
     declarations += [*shuffles.declarations(), *mma.declarations(), *wgmma.declarations()]
-    return {d.name: d for d in declarations}
+    return MappingProxyType({d.name: d for d in declarations})
 
 
 def emission_of(declaration: IntrinsicDeclaration) -> Emission:

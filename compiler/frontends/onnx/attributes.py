@@ -36,18 +36,9 @@ FLAGS = frozenset(
 
 
 def check_attributes(label: str, model: onnx.ModelProto) -> None:
-    """Raises InvalidNodeError for an attribute of `FLAGS` that is neither 0 nor 1. Nodes of subgraphs are not checked.
-    `label` names the model in the message."""
-    for index, node in enumerate(model.graph.node):
-        for attribute in node.attribute:
-            if attribute.name in FLAGS and attribute.type == attribute.INT and attribute.i not in (0, 1):
-                problem = f"has {attribute.name} = {attribute.i}, which must be 0 or 1"
-                raise contradiction(label, node, index, problem, "write 0 or 1")
-
-
-def refuse_unknown(label: str, model: onnx.ModelProto) -> None:
     """Raises InvalidNodeError for a node, also in subgraphs, with an attribute that ONNX's schema of the operator lacks
-    in the model's opset. Operators without a schema are not checked. `label` names the model in the message."""
+    in the model's opset, or with an attribute of `FLAGS` that is neither 0 nor 1. Operators without a schema may have
+    any attributes. `label` names the model in the message."""
     opset = opset_of(model)
     for number, proto in nodes_of(model.graph):
         names = schema_attributes(proto.op_type, proto.domain, opset)
@@ -55,6 +46,9 @@ def refuse_unknown(label: str, model: onnx.ModelProto) -> None:
             if names is not None and entry.name not in names:
                 problem = f"has the attribute {entry.name}, which the operator does not have in opset {opset}"
                 raise contradiction(label, proto, number, problem, f"remove the attribute, or {AGAIN}")
+            if entry.name in FLAGS and entry.type == entry.INT and entry.i not in (0, 1):
+                problem = f"has {entry.name} = {entry.i}, which must be 0 or 1"
+                raise contradiction(label, proto, number, problem, "write 0 or 1")
 
 
 def default_value(operator: str, domain: str, attribute: str, opset: int) -> Any:

@@ -54,6 +54,18 @@ def one_axis(context: NodeErrors, node: OnnxNode, shape: tuple[int, ...], defaul
     return axis % len(shape)
 
 
+def wrapped_indices(
+    context: NodeErrors, node: OnnxNode, indices: np.ndarray, shape: tuple[int, ...], axis: int
+) -> np.ndarray:
+    """Constant `indices` along `axis` of a tensor of `shape`, as int64; negative ones, which count from the end, are
+    replaced by indices of 0 or more. Raises InvalidNodeError for indices outside of the axis.
+    """
+    size = shape[axis]
+    if indices.size and not -size <= indices.min() <= indices.max() < size:
+        context.refuse(node, f"some of its indices lie outside of axis {axis}, which has {size} elements")
+    return indices.astype(np.int64) % max(size, 1)
+
+
 def gathered_axis(
     context: NodeErrors, node: OnnxNode, data: tuple[int, ...], indices: tuple[int, ...]
 ) -> int:

@@ -1,4 +1,4 @@
-"""Evaluation of nodes with constant inputs, at import."""
+"""Constant folding: nodes with constant inputs are evaluated at import, up to the sizes in `ir/limits.py`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ...ir.limits import (
     MOST_LOOPED_ELEMENTS,
 )
 from .attributes import STANDARD, OnnxNode, schema_of, subgraphs
-from .axes import gathered_axis, unit_axes
+from .axes import gathered_axis, unit_axes, wrapped_indices
 from .model.model_rewrites import SOFTMAX_HAS_ONE_AXIS, means_standard, standard_node
 
 LOOPED = frozenset(
@@ -112,16 +112,13 @@ def evaluate_node(
         )
     if node.domain and means_standard(node.domain, node.op_type):
         node = replace(node, domain="", proto=standard_node(node.proto))
-    opset = _evaluation_opset(node, opset)
-    _check_size(context, node, feeds, opset)
+    if node.op_type == "QuantizeLinear":
+        feeds = {**feeds, node.inputs[0]: _bounded(node, feeds)}
+    model = _single_node_model(node, feeds, _evaluation_opset(node, opset))
+    _check_size(context, node, feeds, model)
     # Imported here, as it loads all of ONNX's operators (50 ms) and few models need it.
     from onnx.reference import ReferenceEvaluator
 
-    info = [
-        onnx.helper.make_tensor_value_info(name, onnx.TensorProto.UNDEFINED, None)
-        for name in dict.fromkeys(name for name in node.inputs if name)
-    ]
-    model = _single_node_model(node, info, [], opset)
     try:
         with warnings.catch_warnings(), np.errstate(all="ignore"):
             # A result may be infinite or NaN, as it may be where a network runs.
@@ -134,10 +131,36 @@ def evaluate_node(
     return {name: np.asarray(value) for name, value in zip(filter(None, node.outputs), values, strict=True)}
 
 
-def _single_node_model(
-    node: OnnxNode, inputs: list[onnx.ValueInfoProto], values: list[onnx.TensorProto], opset: int
-) -> onnx.ModelProto:
-    """A model of `opset` with the one node `node`, the model inputs `inputs` and the initializers `values`."""
+def _bounded(node: OnnxNode, feeds: Mapping[str, np.ndarray | None]) -> np.ndarray | None:
+    """The data of a QuantizeLinear, clipped to 2**30 times their scales. The results stay the same, because they
+    saturate; but the reference implementation casts the quotients to int32 before it saturates them.
+    """
+    data, scale = (feeds[name] for name in node.inputs[:2])
+    if data is None or scale is None:
+        return data
+    axis = node.integer("axis", 1) % max(data.ndim, 1)
+    most = np.abs(scale.astype(np.float64)) * 2.0**30
+    if size := node.integer("block_size", 0):
+        most = np.repeat(most, size, axis).take(range(data.shape[axis]), axis)
+    else:
+        most = most.reshape([-1 if d == axis and most.size > 1 else 1 for d in range(data.ndim)])
+    return np.asarray(np.clip(data.astype(np.float64), -most, most).astype(data.dtype))
+
+
+def _single_node_model(node: OnnxNode, feeds: Mapping[str, np.ndarray | None], opset: int) -> onnx.ModelProto:
+    """A model of `opset` with the one node `node`. The model's inputs have the types and shapes of the arrays `feeds`;
+    small arrays are initializers, too.
+    """
+    arrays = [(name, array) for name, array in feeds.items() if array is not None]
+    inputs = [
+        onnx.helper.make_tensor_value_info(
+            name, onnx.helper.np_dtype_to_tensor_dtype(array.dtype), array.shape
+        )
+        for name, array in arrays
+    ]
+    values = [
+        onnx.numpy_helper.from_array(array, name) for name, array in arrays if array.size <= SHAPE_ELEMENTS
+    ]
     outputs = [onnx.ValueInfoProto(name=name) for name in node.outputs if name]
     graph = onnx.helper.make_graph([node.proto], "constant", inputs, outputs, values)
     return onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", opset)])
@@ -162,25 +185,15 @@ def _too_large_constant(shape: Sequence[int], item_bytes: int, *, looped: bool) 
 
 
 def _check_size(
-    context: NodeErrors, node: OnnxNode, feeds: Mapping[str, np.ndarray | None], opset: int
+    context: NodeErrors,
+    node: OnnxNode,
+    feeds: Mapping[str, np.ndarray | None],
+    model: onnx.ModelProto,
 ) -> None:
     """Raises NodeError if evaluating a node with the inputs `feeds` (by name) at import would take too much time or
     memory: if its result is too large (as far as ONNX infers its shape), or if an operator computed element by element
-    (`LOOPED`) has a large input.
+    (`LOOPED`) has a large input. `model`: the model of this node alone.
     """
-    inputs: list[onnx.ValueInfoProto] = []
-    values: list[onnx.TensorProto] = []
-    for name, array in feeds.items():
-        if array is None:
-            return
-        inputs.append(
-            onnx.helper.make_tensor_value_info(
-                name, onnx.helper.np_dtype_to_tensor_dtype(array.dtype), array.shape
-            )
-        )
-        if array.size <= SHAPE_ELEMENTS:
-            values.append(onnx.numpy_helper.from_array(array, name))
-    model = _single_node_model(node, inputs, values, opset)
     try:
         inferred = onnx.shape_inference.infer_shapes(model)
     except Exception:
@@ -234,11 +247,8 @@ def _gather_elements(
     if data is None or indices is None:
         context.refuse(node, "its data or indices are missing")
     axis = gathered_axis(context, node, data.shape, indices.shape)
-    size = data.shape[axis]
-    if indices.size and not (indices.min() >= -size and indices.max() < size):
-        context.refuse(node, f"some of its indices lie outside of axis {axis}, which has {size} elements")
     within = tuple(slice(None) if k == axis else slice(length) for k, length in enumerate(indices.shape))
-    return np.take_along_axis(data[within], indices.astype(np.int64) % max(size, 1), axis)
+    return np.take_along_axis(data[within], wrapped_indices(context, node, indices, data.shape, axis), axis)
 
 
 def _one_hot(context: NodeErrors, node: OnnxNode, feeds: Mapping[str, np.ndarray | None]) -> np.ndarray:

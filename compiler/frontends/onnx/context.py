@@ -7,7 +7,7 @@ view, a node, or an operation that the next QuantizeLinear will round.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from typing import ClassVar
@@ -213,12 +213,14 @@ class GraphContext(NodeErrors):
         *,
         output: str | None = None,
         dtype: DType = DType.FLOAT32,
+        beside: Sequence[tuple[Shape, DType]] = (),
     ) -> str:
         """Adds a graph node, `operator` on the tensors `inputs`, for the ONNX node's first output, or for the
         intermediate tensor `output`, with elements of type `dtype`. Returns the name of the computed tensor. An empty
-        tensor becomes a constant, without a node. Raises NodeError where ONNX inferred another shape."""
+        tensor becomes a constant, without a node. Raises NodeError where ONNX inferred another shape. `beside`: shapes
+        and dtypes of the ONNX node's second and later outputs, if the graph node computes these outputs, too."""
         if output is None:
-            output = node.outputs[0]
+            output = node.outputs[0] or self.temporary(node, "output0")
             self.check_shape(node, output, shape)
         self.check_size(node, output, shape, dtype)
         if 0 in shape:
@@ -231,10 +233,29 @@ class GraphContext(NodeErrors):
         name = unused(node.name, self.node_names)
         self.node_names.add(name)
         self.tensors[output] = Tensor(name=output, shape=tuple(shape), dtype=dtype)
+        more = tuple([self._beside(node, number, *kind) for number, kind in enumerate(beside, start=1)])
         self.nodes.append(
-            Node(name=name, members=(node.name,), operator=operator, inputs=inputs, output=output)
+            Node(
+                name=name,
+                members=(node.name,),
+                operator=operator,
+                inputs=inputs,
+                output=output,
+                more_outputs=more,
+            )
         )
         return output
+
+    def _beside(self, node: OnnxNode, number: int, shape: Shape, dtype: DType) -> str:
+        """Declares the tensor of the ONNX node's output `number`; returns its name. An omitted output gets a new
+        name.
+        """
+        given = node.outputs[number] if number < len(node.outputs) else ""
+        name = given or self.temporary(node, f"output{number}")
+        self.check_shape(node, name, shape)
+        self.check_size(node, name, shape, dtype)
+        self.tensors[name] = Tensor(name=name, shape=shape, dtype=dtype)
+        return name
 
     def check_shape(self, node: OnnxNode, output: str, shape: Shape) -> None:
         """Raises InvalidNodeError if ONNX's shape inference gave `output` another shape than `shape`."""

@@ -12,7 +12,7 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper
 
-from ...graph.errors import InvalidModelError, ModelError, NodeError
+from ...graph.errors import ModelError, NodeError
 from ...graph.graph import Graph, GraphInput, GraphOutput, Tensor, plain_input, plain_output
 from ...ir.types import DType
 from .attributes import OnnxNode, opset_of, read_node
@@ -24,8 +24,7 @@ from .model.looked_up import with_rows
 from .model.model_rewrites import means_standard
 from .model.read import ReadModel, Source
 from .operator_rows import Row, refuse_unread
-from .operator_sets import STRUCTURE
-from .table import GRAPHS, import_body, import_node, operators, rows_of
+from .table import GRAPHS, STRUCTURE, import_body, import_nodes, operators, rows_of
 
 OLDEST_OPSET = 11
 
@@ -41,7 +40,7 @@ def import_float_model(
     nodes for each step.
     """
     loaded = load_model(source, oldest_opset=OLDEST_OPSET, batch=batch, empty=True)
-    label, model = loaded.label, loaded.proto
+    label, model = loaded.label, loaded.bare
     context = GraphContext(
         source=label, opset=opset_of(model), static_shapes=static_shapes(model), recurrent=recurrent
     )
@@ -54,22 +53,7 @@ def import_float_model(
     infos = (*model.graph.value_info, *model.graph.output)
     types = {info.name: held_type(info.type.tensor_type.elem_type) for info in infos}
     nodes = [read_node(proto, index) for index, proto in enumerate(model.graph.node)]
-    for place, node in enumerate(nodes):
-        try:
-            import_node(context, node)
-        except InvalidModelError:
-            raise
-        except NodeError as error:
-            from .refused_nodes import import_rest
-
-            raise import_rest(
-                label,
-                error,
-                nodes[place:],
-                partial(import_node, context),
-                stand_in=partial(_stand_in, context, types),
-                reported=lambda _: True,
-            ) from None
+    import_nodes(context, nodes, partial(_stand_in, context, types), reported=lambda _: True)
     for entry in inputs:
         if entry.tensor in context.constants:
             context.tensors.setdefault(
@@ -139,16 +123,8 @@ def _output(context: GraphContext, info: onnx.ValueInfoProto) -> GraphOutput:
     if name in context.quantized:
         from .float_operators.quantization import as_integers
 
-        maker = OnnxNode(
-            name=info.name,
-            op_type="Cast",
-            domain="",
-            inputs=(name,),
-            outputs=(info.name,),
-            attributes={},
-            proto=onnx.NodeProto(),
-        )
-        name = as_integers(context, maker, name)
+        maker = helper.make_node("Cast", [name], [info.name], info.name)
+        name = as_integers(context, read_node(maker, 0), name)
     declared = type_name(info.type.tensor_type.elem_type)
     if held_type(info.type.tensor_type.elem_type) != context.tensors[name].dtype:
         raise ModelError(
@@ -236,7 +212,7 @@ def _import_operator(context: GraphContext, node: OnnxNode) -> None:
     importer(context, node)
 
 
-def _on_images(context: GraphContext, node: OnnxNode, importer: Row[GraphContext, None]) -> None:
+def _on_images(context: GraphContext, node: OnnxNode, importer: Row) -> None:
     """Imports a node of an operator on images (N, C, H, W) by calling `importer`; data (N, C, L) are first reshaped to
     images of one row.
     """

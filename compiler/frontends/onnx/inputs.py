@@ -5,10 +5,7 @@ of earlier tokens. They are stored as (N, heads * size, length, 1), as the matri
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from math import prod
-
-import numpy as np
+from collections.abc import Sequence
 
 from ...graph.errors import ModelError
 from ...graph.graph import GraphInput
@@ -16,7 +13,7 @@ from ...graph.int8_convolution import Quantization
 from ...ir.types import DType
 from .attributes import OnnxNode
 from .integer_context import ImportContext
-from .strided_views import natural_of
+from .strided_views import natural_of, transposed_view
 from .values import FloatInput, Integer
 
 WINDOWS = frozenset(
@@ -28,12 +25,14 @@ WINDOWS = frozenset(
 
 
 PRODUCTS = frozenset(("MatMul", "Gemm", "QGemm", "QLinearMatMul"))
+SLICES = (0, 2, 1, 3, 4)
+"""The order in which the axes of a volume (N, C, D, H, W) are stored, as images (N * D, C, H, W)."""
 
 
-def attended(nodes: Sequence[OnnxNode], constants: Collection[str]) -> frozenset[str]:
-    """Names of tensors from which `nodes` compute a factor of a product of two activations, without a product with
-    weights (`constants`, names) in between, and which no convolution or pool reads directly or through others."""
-    known = set(constants)
+def attended(context: ImportContext) -> frozenset[str]:
+    """Names of tensors from which the model's nodes compute a factor of a product of two activations, without a product
+    with constant weights in between, and which no convolution or pool reads directly or through others."""
+    nodes, known = context.model_nodes, set(context.initializers)
     for node in nodes:
         if all(name in known for name in node.inputs if name):
             known.update(node.outputs)
@@ -82,30 +81,24 @@ def quantized_input(
 ) -> Integer:
     """Adds tensor `output`, into which the host quantizes `value`, which `node` reads; returns the new value."""
     permutation, shape = value.permutation, value.shape
-    view, natural = None, shape
-    handed_over = tuple([value.declared[axis] for axis in permutation or range(len(value.declared))])
-    if len(shape) == 5 and shape == handed_over:
-        from .operators.volumes import stored_volume
-
-        permutation, natural, view = stored_volume(value)
+    axes = permutation or tuple(range(len(value.declared)))
+    whole = shape == tuple([value.declared[axis] for axis in axes])
+    order, view, natural = None, None, shape
+    if len(shape) == 5 and whole:
+        order, natural = SLICES, (shape[0] * shape[2], shape[1], *shape[3:])
     elif len(shape) == 3 and not windowed(context.model_nodes).isdisjoint((value.name, *node.inputs[:1])):
         natural = (*shape, 1)
-    elif len(shape) == 3 and shape != handed_over:
+    elif len(shape) == 3 and not whole:
         # The host transposes the caller's array to other dimensions: rows are stored as images, without a move.
         natural = (shape[0] * shape[1], shape[2])
     elif len(shape) == 3:
         # Rows of channels: (N, S, C) is stored as (N, C, S, 1), transposed by the host.
-        order = (0, 1, 2) if permutation is None else permutation
-        permutation = (order[0], order[2], order[1])
-        natural = natural_of(shape)
-        view = np.arange(prod(shape)).reshape(shape[0], shape[2], shape[1]).swapaxes(1, 2)
-    heads_apart = context.abilities.products and shape == handed_over
-    if len(shape) == 4 and heads_apart and value.name in attended(context.model_nodes, context.initializers):
-        axes = range(4) if permutation is None else permutation
-        permutation = tuple([axes[axis] for axis in (0, 1, 3, 2)])
+        order, natural = (0, 2, 1), natural_of(shape)
+    elif context.abilities.products and len(shape) == 4 and whole and value.name in attended(context):
         batch, heads, length, size = shape
-        natural = (batch, heads * size, length, 1)
-        view = np.arange(prod(shape)).reshape(batch, heads, size, length).swapaxes(2, 3)
+        order, natural = (0, 1, 3, 2), (batch, heads * size, length, 1)
+    if order is not None:
+        permutation, view = tuple([axes[axis] for axis in order]), transposed_view(shape, order)
     check_rank(context, value.name, natural)
     tensor = context.declare(output, natural, quantization)
     context.inputs.append(

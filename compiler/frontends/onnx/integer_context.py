@@ -228,12 +228,14 @@ class ImportContext(GraphContext):
         *,
         output: str | None = None,
         dtype: DType = DType.FLOAT32,
+        beside: Sequence[tuple[Shape, DType]] = (),
     ) -> str:
         """Binds the node's first output, or the name `output`, to the value of this `shape` that `operator` computes
         from the values `inputs`; returns the bound name. `dtype` is ignored: integer graphs keep the type of inputs.
         """
         from .emit import REALIZED
 
+        assert not beside, node.name
         del dtype
         named = output or node.outputs[0]
         made = REALIZED[type(operator).__name__](self, node, operator, Edges(inputs, named, shape))
@@ -245,28 +247,25 @@ class ImportContext(GraphContext):
         return named
 
     def view(self, node: OnnxNode, tensor: Tensor, shape: Shape, *, output: str | None = None) -> str:
-        """Binds the first output, or the name `output`, to the elements of `tensor` in another shape; returns
-        the name.
+        """Binds the first output, or an unused name derived from `output`, to the elements of `tensor` in another
+        shape; returns the name.
         """
         value = self.values[tensor.name]
-        if not isinstance(value, FloatInput | Integer | Real | Pending):
+        if isinstance(value, RowStatistic):
             self.refuse_float(node, node.inputs.index(tensor.name), value)
         made = reshaped(value, shape)
         if output is None:
             self.bind(node, made)
-        else:
-            self.values[output] = made
-        return output or node.outputs[0]
+            return node.outputs[0]
+        output = self._unused(output)
+        self.values[output] = made
+        return output
 
     def bind_view(self, node: OnnxNode, shape: tuple[int, ...]) -> None:
         """Binds the node's first output to its first input, reshaped to `shape`, which has the same size."""
         value = self.present(node, 0)
         match value:
-            case Constant(array=array):
-                self.bind(node, Constant(array=array.reshape(shape)))
-            case QuantizedConstant(integers=integers, axis=None):
-                self.bind(node, replace(value, integers=integers.reshape(shape)))
-            case QuantizedConstant(axis=axis):
+            case QuantizedConstant(axis=int(axis)):
                 self.fail(
                     node,
                     f"a reshape of a constant quantized along axis {axis} is not supported",
@@ -274,10 +273,10 @@ class ImportContext(GraphContext):
                 )
             case Pending(members=members):
                 self.bind(node, reshaped(replace(value, members=(*members, node.name)), shape))
-            case FloatInput() | Integer() | Real():
-                self.bind(node, reshaped(value, shape))
             case RowStatistic():
                 self.refuse_float(node, 0, value)
+            case _:
+                self.bind(node, reshaped(value, shape))
 
     def array(self, node: OnnxNode, index: int, description: str) -> np.ndarray | None:
         """A constant input's real values (None: left out). Raises NodeError, with `description`, for other inputs."""

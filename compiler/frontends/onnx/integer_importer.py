@@ -9,13 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any
 
 import numpy as np
 import onnx
 
 from ...graph.abilities import PLAIN, Abilities
-from ...graph.errors import InvalidModelError, ModelError, NodeError
+from ...graph.errors import ModelError
 from ...graph.graph import Graph, GraphOutput
 from ...ir.types import DType
 from .attributes import CONTRIBUTED, STANDARD, OnnxNode, opset_of, read_node
@@ -26,7 +25,7 @@ from .model.load import input_shape, load_model, static_shapes, type_name
 from .model.read import ReadModel, Source
 from .operator_rows import Row, refuse_unread
 from .strided_views import readable
-from .table import GRAPHS, import_node, operators, rows_of
+from .table import GRAPHS, import_nodes, operators, rows_of
 from .values import FloatInput, Integer, Pending, Real
 
 SUPPORTED = ", ".join(sorted(operators("quantized", *GRAPHS, "integers")))
@@ -46,16 +45,17 @@ def import_model(
     unsupported nodes, or only the first of them if `every` is false.
     """
     loaded = load_model(source, batch=batch)
-    label, model = loaded.label, loaded.proto
+    label, model = loaded.label, loaded.bare
     context = begin(label, model, loaded.arrays(), abilities, bind_input)
     context.own_grids = not abilities.processor
-    for place, node in enumerate(context.model_nodes):
-        try:
-            import_node(context, node)
-        except InvalidModelError:
-            raise
-        except NodeError as error:
-            raise (_all_refused(context, error, place) if every else error) from None
+    import_nodes(
+        context,
+        context.model_nodes,
+        partial(_stand_in, context),
+        # A node with rows may be refused only because it reads the stand-in of a refused node.
+        reported=lambda node: not rows_of("", node.op_type, "quantized", *GRAPHS, "integers"),
+        every=every,
+    )
     producers = {output: node for node in context.model_nodes for output in node.outputs}
     outputs = tuple(_output(context, info, producers.get(info.name)) for info in model.graph.output)
     return Graph(
@@ -89,23 +89,6 @@ def begin(
         if info.name not in arrays:
             bind(context, info)
     return context
-
-
-def _all_refused(context: ImportContext, first: NodeError, place: int) -> NodeError:
-    """An error that lists `first`, the error of the refused node with index `place`, and errors of later nodes, which
-    are imported to find them. A supported operator that reads the stand-in of a refused node is left out.
-    """
-    from .refused_nodes import import_rest
-
-    return import_rest(
-        context.source,
-        first,
-        context.model_nodes[place:],
-        partial(import_node, context),
-        stand_in=partial(_stand_in, context),
-        # A node with rows may be refused only because it reads the stand-in of a refused node.
-        reported=lambda node: not rows_of("", node.op_type, "quantized", *GRAPHS, "integers"),
-    )
 
 
 def _stand_in(context: ImportContext, name: str) -> bool:
@@ -196,7 +179,7 @@ def import_operator(context: ImportContext, node: OnnxNode) -> None:
     refuse_form(context, node, rows)
 
 
-def _import_by(context: ImportContext, node: OnnxNode, row: Row[ImportContext, Any]) -> object:
+def _import_by(context: ImportContext, node: OnnxNode, row: Row) -> object:
     """Imports a node by one `row` of the operator table; returns False if the row does not handle the node."""
     if row.images:
         data = context.value(node, 0)

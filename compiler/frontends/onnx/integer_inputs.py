@@ -14,6 +14,7 @@ from ...ir.limits import MOST_CONSTANT_BYTES
 from ...ir.types import DType
 from .inputs import check_rank, windowed
 from .integer_context import ImportContext
+from .strided_views import transposed_view
 from .values import Integer
 
 
@@ -34,8 +35,7 @@ def bind_integers(context: ImportContext, name: str, shape: tuple[int, ...], dty
                 f"{context.source}: input '{name}' has {prod(shape):,} elements, more than the {most:,} that the host "
                 f"transposes; {SMALLER}"
             )
-        permuted = [shape[axis] for axis in order]
-        view = np.arange(prod(shape)).reshape(permuted).transpose(np.argsort(order))
+        view = transposed_view(shape, order)
     natural = {1: (1, *stored), 3: (*stored, 1)}.get(len(stored), stored)
     check_rank(context, name, natural)
     unknown = Quantization(scale=np.float32(1), zero_point=0, dtype=dtype)

@@ -12,49 +12,80 @@ from typing import Any
 
 import numpy as np
 
+from ...graph.graph import Tensor
 from .attributes import OnnxNode
 from .context import GraphContext
 from .emit import real_operand
 from .integer_context import ImportContext
-from .known_values import Constant, QuantizedConstant
-from .strided_views import contiguous, line_of
-from .values import Integer, Pending, Real, Value
+from .values import Integer, Pending, Real
 
-PER_AXIS = {"kernel_shape": 1, "strides": 1, "dilations": 1, "output_padding": 0, "output_shape": 1}
-"""Attributes with one number for each dimension of a window, and the number to insert for the added dimension of size
-1.
+PER_AXIS = {
+    "kernel_shape": 1,
+    "strides": 1,
+    "dilations": 1,
+    "output_padding": 0,
+    "output_shape": 1,
+    "pads": 0,
+}
+"""Attributes with numbers for each dimension of a window, and the number to insert for the added dimension of size 1.
 """
 
 
 def on_planes(
     context: GraphContext, node: OnnxNode, import_node: Callable[[GraphContext, OnnxNode], None]
 ) -> None:
-    """Imports a node on lines (N, C, W) as a node on images (N, C, 1, W), by calling `import_node` with images."""
-    data = context.operand(node, 0)
-    batch, channels, width = data.shape
-    plane = context.view(node, data, (batch, channels, 1, width), output=context.temporary(node, "plane"))
-    inputs = [plane, *node.inputs[1:]]
-    if node.op_type in ("Conv", "ConvTranspose"):
-        weight = context.array(node, 1, "weight")
-        if weight is None or weight.ndim != 3:
-            shape = None if weight is None else weight.shape
-            context.refuse(
-                node,
-                f"its weights (of shape {shape}) must have three dimensions, as its input of shape {data.shape} has",
-            )
-        inputs[1] = context.store(node.inputs[1], weight[:, :, None, :])
-    if node.op_type == "Resize":
-        for index in range(2, len(inputs)):
-            if (wide := plane_sizes(context, node, index, 0)) is not None:
-                inputs[index] = context.store(node.inputs[index], wide)
+    """Imports a node on lines (N, C, W) into a float graph, by calling `import_node` with a node on images (N, C, 1,
+    W).
+    """
     result = context.temporary(node, "planes")
-    attributes, outputs = plane_attributes(context, node, 0), (result, *node.outputs[1:])
-    import_node(context, replace(node, inputs=tuple(inputs), outputs=outputs, attributes=attributes))
+    import_node(context, replace(_on_image(context, node, 0), outputs=(result, *node.outputs[1:])))
     rows = context.tensors[result].shape
     context.view(node, context.tensors[result], (*rows[:2], *rows[3:]))
 
 
-def plane_sizes(context: GraphContext, node: OnnxNode, index: int, at: int) -> np.ndarray | None:
+def import_on_line(
+    context: ImportContext, node: OnnxNode, import_node: Callable[[ImportContext, OnnxNode], None]
+) -> None:
+    """Imports a node on lines (N, C, L) into an integer graph, by calling `import_node` with a node on images (N, C, L,
+    1).
+    """
+    if not isinstance(context.value(node, 0), Integer):
+        real_operand(context, node, 0, viewed=True)
+    output, known = node.outputs[0], {*context.values}
+    inferred = context.static_shapes.pop(output, None)
+    try:
+        import_node(context, _on_image(context, node, 1))
+    finally:
+        for name in context.values.keys() - known - {output}:
+            del context.values[name]
+        if inferred is not None and context.static_shapes:
+            context.static_shapes[output] = inferred
+    value = context.values[output]
+    assert isinstance(value, Pending | Integer | Real)
+    context.bind(node, replace(value, shape=value.shape[:3]))
+
+
+def _on_image(context: GraphContext, node: OnnxNode, at: int) -> OnnxNode:
+    """The convolution, pool or Resize `node` of a line (N, C, length), as a node of an image whose spatial dimension
+    `at` (0: rows, 1: columns) is added with size 1.
+    """
+
+    def beside(sizes: tuple[int, ...]) -> tuple[int, ...]:
+        return (*sizes[: 2 + at], 1, *sizes[2 + at :])
+
+    data, inputs = context.operand(node, 0), list(node.inputs)
+    inputs[0] = context.view(node, data, beside(data.shape), output=context.temporary(node, "plane"))
+    weight = context.array(node, 1, "weight") if node.op_type in ("Conv", "ConvTranspose") else None
+    if weight is not None and weight.ndim == 3:
+        given = Tensor(name=context.resolve(node.inputs[1]), shape=weight.shape)
+        inputs[1] = context.view(node, given, beside(weight.shape), output=node.inputs[1])
+    for index in range(2, len(inputs)) if node.op_type == "Resize" else ():
+        if (wide := _plane_sizes(context, node, index, at)) is not None:
+            inputs[index] = context.store(node.inputs[index], wide)
+    return replace(node, inputs=tuple(inputs), attributes=_plane_attributes(context, node, at))
+
+
+def _plane_sizes(context: GraphContext, node: OnnxNode, index: int, at: int) -> np.ndarray | None:
     """Reads input `index` (scales or sizes) of a Resize of tensors (N, C, length), and converts it for images (N, C, H,
     W). The result has a 1 for the added spatial dimension `at` (0: rows, 1: columns). Returns None if the input is left
     out, or if the attribute `axes` restricts the Resize to some axes.
@@ -67,84 +98,22 @@ def plane_sizes(context: GraphContext, node: OnnxNode, index: int, at: int) -> n
     return np.insert(given, 2 + at, 1)
 
 
-def plane_attributes(context: GraphContext, node: OnnxNode, at: int) -> dict[str, Any]:
+def _plane_attributes(context: GraphContext, node: OnnxNode, at: int) -> dict[str, Any]:
     """Converts the attributes of a convolution, pool or Resize of tensors (N, C, length) for images (N, C, H, W), in
     which the spatial dimension `at` (0: rows, 1: columns) is added with size 1.
     """
-
-    def beside(values: tuple[int, ...], added: int) -> tuple[int, ...]:
-        return (*values[:at], added, *values[at:])
-
     changed: dict[str, Any] = {}
     for name, added in PER_AXIS.items():
         if name in node.attributes:
-            values = node.integers(name, ())
-            if len(values) != 1:
+            values, count = node.integers(name, ()), 2 if name == "pads" else 1
+            if len(values) != count:
                 context.fail(
                     node,
-                    f"its {name} {values} must be one number, as its input has one spatial dimension",
-                    "give one number",
+                    f"its {name} {values} must be {count} in number, as its input has one spatial dimension",
+                    "give one number, or one pad for each end",
                 )
-            changed[name] = beside(values, added)
-    if "pads" in node.attributes:
-        pads = node.integers("pads", ())
-        if len(pads) != 2:
-            context.fail(
-                node,
-                f"its pads {pads} must be two numbers, as its input has one spatial dimension",
-                "give one pad for each end",
-            )
-        changed["pads"] = (*beside(pads[:1], 0), *beside(pads[1:], 0))
+            pairs = [(added, value) if at == 0 else (value, added) for value in values]
+            changed[name] = tuple(number for pair in pairs for number in pair)
     if "axes" in node.attributes:
         changed["axes"] = tuple([(0, 1, 3 - at)[axis % 3] for axis in node.integers("axes", ())])
     return node.attributes | changed
-
-
-WEIGHTS = {"Conv": 1, "ConvTranspose": 1}
-"""By operator, the index of the input that holds the weights. Like the data, the weights must get a second spatial
-dimension when the operator is imported on images.
-"""
-
-
-def import_on_line(
-    context: ImportContext, node: OnnxNode, importer: Callable[[ImportContext, OnnxNode], None]
-) -> None:
-    """Imports a convolution, pool or Resize of a tensor (N, C, L) as the same operator on an image (N, C, L, 1).
-    `importer` imports the operator on images.
-    """
-    widened: dict[str, Value] = {node.inputs[0]: _as_image(context, node)}
-    if (index := WEIGHTS.get(node.op_type)) is not None:
-        weights = context.value(node, index)
-        if isinstance(weights, Constant) and weights.array.ndim == 3:
-            widened[node.inputs[index]] = Constant(array=weights.array[..., None])
-        elif isinstance(weights, QuantizedConstant) and weights.integers.ndim == 3:
-            widened[node.inputs[index]] = replace(weights, integers=weights.integers[..., None])
-        elif not isinstance(weights, Constant | QuantizedConstant):
-            context.fail(node, "its weights are not constant", "make the weights an initializer")
-    for index in (2, 3) if node.op_type == "Resize" else ():
-        if (sizes := plane_sizes(context, node, index, 1)) is not None:
-            widened[node.inputs[index]] = Constant(array=sizes)
-    line = {name: context.values[name] for name in widened}
-    output = node.outputs[0]
-    inferred = context.static_shapes.pop(output, None)
-    context.values.update(widened)
-    try:
-        importer(context, replace(node, attributes=plane_attributes(context, node, 1)))
-    finally:
-        context.values.update(line)
-        if inferred is not None and context.static_shapes:
-            context.static_shapes[output] = inferred
-    value = context.values[output]
-    assert isinstance(value, Pending | Integer | Real)
-    context.bind(node, replace(value, shape=value.shape[:3]))
-
-
-def _as_image(context: ImportContext, node: OnnxNode) -> Real | Integer:
-    """The first operand, (N, C, L), as (N, C, L, 1)."""
-    value = context.value(node, 0)
-    if isinstance(value, Integer):
-        grid = context.tensors[value.tensor].grid
-        real = Real(tensor=value.tensor, shape=value.shape, quantization=grid, view=value.view)
-        there = line_of(context, node, contiguous(context, node, real))
-        return replace(value, tensor=there.tensor, shape=there.shape, view=None)
-    return line_of(context, node, real_operand(context, node, 0))

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from importlib import import_module
-from typing import Any, Generic, Literal, NoReturn, Protocol, TypeVar
+from typing import Any, Literal, NoReturn, Protocol
 
 from .attributes import NO_DEFAULT, OnnxNode, default_value, schema_attributes
 
@@ -28,8 +28,6 @@ class RowContext(Protocol):
         ...
 
 
-Context = TypeVar("Context", bound=RowContext, contravariant=True)
-Result = TypeVar("Result", covariant=True)
 Kind = Literal[
     "quantized", "float", "either", "both", "plain", "steps", "contributed", "control", "integers", "blocked"
 ]
@@ -74,7 +72,7 @@ class StepsLocated(Located):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Row(Generic[Context, Result]):
+class Row:
     """A row of the operator table. Its `function` imports nodes of one operator; if it returns False, the next row is
     tried. `reads`: names of the attributes that the function reads (None: all in the operator's schema). `idle`:
     attributes without effect on the result.
@@ -86,18 +84,18 @@ class Row(Generic[Context, Result]):
     tried."""
 
     kind: Kind
-    function: Callable[[Context, OnnxNode], Result]
+    function: Callable[[Any, OnnxNode], Any]
     reads: frozenset[str] | None
     idle: frozenset[str] = frozenset()
     images: bool = False
     behind: frozenset[str] = frozenset()
-    when: Callable[[Context, OnnxNode], object] | None = None
+    when: Callable[[Any, OnnxNode], object] | None = None
 
-    def needed(self, context: Context, node: OnnxNode) -> bool:
+    def needed(self, context: RowContext, node: OnnxNode) -> bool:
         """Whether a node must be replaced by the ONNX nodes that this row writes, according to the function `when`."""
         return self.when is not None and bool(self.when(context, node))
 
-    def __call__(self, context: Context, node: OnnxNode) -> Result:
+    def __call__(self, context: RowContext, node: OnnxNode) -> Any:
         """Imports a node by the row's function. Raises NodeError if the node has an attribute that the row ignores."""
         refuse_unread(context, node, [self])
         return self.function(context, node)
@@ -107,7 +105,7 @@ class Row(Generic[Context, Result]):
         return not any(_unread(node, [self], opset))
 
 
-def refuse_unread(context: RowContext, node: OnnxNode, rows: Iterable[Row[Any, Any]]) -> None:
+def refuse_unread(context: RowContext, node: OnnxNode, rows: Iterable[Row]) -> None:
     """Raises a NodeError if a node has an attribute that none of `rows` reads."""
     for name in _unread(node, rows, context.opset):
         default = default_value(node.op_type, node.domain, name, context.opset)
@@ -120,7 +118,7 @@ def refuse_unread(context: RowContext, node: OnnxNode, rows: Iterable[Row[Any, A
         )
 
 
-def _unread(node: OnnxNode, rows: Iterable[Row[Any, Any]], opset: int) -> Iterator[str]:
+def _unread(node: OnnxNode, rows: Iterable[Row], opset: int) -> Iterator[str]:
     """The attributes of a node that none of `rows` reads, and whose values are not the operator's defaults."""
     if not node.attributes:
         return

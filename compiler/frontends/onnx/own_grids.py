@@ -21,8 +21,7 @@ from ...graph.int8_convolution import Quantization
 from .attributes import OnnxNode
 from .emit import emit
 from .integer_context import ImportContext
-from .operations import Bounds, Function, Identity, Maximum, Opaque
-from .operators.row_values import Shared
+from .operations import Bounds, Function, Identity, Maximum, Opaque, Shared
 from .values import Pending, Real
 
 STEPS = 255

@@ -8,7 +8,7 @@ QuantizeLinear and ends with DequantizeLinear, so it is a quantized model like a
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Literal
 
 import numpy as np
@@ -18,7 +18,7 @@ from ...graph.abilities import PLAIN, Abilities
 from ...graph.phases import assign_phases
 from .attributes import opset_of
 from .model.load import OLDEST_OPSET
-from .submodel import SubmodelWriter, tensors_read
+from .submodel import Submodel, SubmodelWriter, tensors_read
 from .survey import Survey, survey_model
 
 Side = Literal["accelerator", "cpu"]
@@ -29,25 +29,18 @@ class RegionOrderError(Exception):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Region:
-    """Nodes that run together, as a serialized model with the tensors `inputs` and `outputs`.
+class Region(Submodel):
+    """Nodes that run together, as a submodel.
 
     Every region has its own copies of constants, and of the QuantizeLinear nodes and views at its entry. `nodes`: names
-    of the nodes that are in this region only; `node_types`: their operator types. `operators`: operator types of all
-    nodes, also of the copied ones, but not of constants. `readers`: for each node that was added to convert an input or
-    output between types, the nodes of the region that read this tensor. `cpu_model`: a version of the region's model
-    that the CPU can run."""
+    of the nodes that are in this region only; `node_types`: their operator types. `cpu_model`: a version of the
+    region's model that the CPU can run."""
 
     name: str
     side: Side
     nodes: tuple[str, ...]
     node_types: tuple[str, ...]
-    operators: tuple[str, ...]
-    inputs: tuple[str, ...]
-    outputs: tuple[str, ...]
-    model: bytes
     cpu_model: bytes
-    readers: Mapping[str, tuple[str, ...]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -253,16 +246,12 @@ def _regions(
         submodel = writer.write(own, wanted, accelerated=True) if accelerated else on_cpu
         regions.append(
             Region(
+                **{field.name: getattr(submodel, field.name) for field in fields(submodel)},
                 name=f"region {len(regions)}",
                 side="accelerator" if accelerated else "cpu",
                 nodes=tuple(model.graph.node[index].name for index in own),
                 node_types=tuple(model.graph.node[index].op_type for index in own),
-                operators=submodel.operators,
-                inputs=submodel.inputs,
-                outputs=submodel.outputs,
-                model=submodel.model,
                 cpu_model=on_cpu.model,
-                readers=submodel.readers,
             )
         )
     return tuple(regions)

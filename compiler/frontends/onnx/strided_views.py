@@ -25,7 +25,7 @@ from ...te.blocks import Pair
 from .attributes import OnnxNode
 from .emit import append
 from .integer_context import ImportContext
-from .values import Integer, Pending, Real
+from .values import Integer, Pending, Real, reshaped
 
 Natural = tuple[int, int, int, int]
 MOST_CHOICES = 4
@@ -67,6 +67,14 @@ def elements_of(context: ImportContext, value: Real | Integer | Pending) -> np.n
         return value.view
     size = prod(value.natural if isinstance(value, Pending) else context.tensors[value.tensor].shape)
     return np.arange(size).reshape(value.shape)
+
+
+def transposed_view(shape: tuple[int, ...], order: Sequence[int]) -> np.ndarray:
+    """The row-major indices of the elements of a value of `shape` in a tensor that stores its axes in the order
+    `order`.
+    """
+    sizes = [shape[axis] for axis in order]
+    return np.arange(prod(shape)).reshape(sizes).transpose(np.argsort(order))
 
 
 def with_view(context: ImportContext, value: ValueT, elements: np.ndarray) -> ValueT:
@@ -209,10 +217,7 @@ def line_of(context: ImportContext, node: OnnxNode, data: Real) -> Real:
     """The image (N, C, L, 1) of a line (N, C, L). If the line's tensor does not hold its elements in this shape and
     order, they are copied to a new tensor.
     """
-    image = (*data.shape, 1)
-    if is_line(context, data):
-        return replace(data, shape=image)
-    return arranged(context, node, data, elements_of(context, data).reshape(image))
+    return contiguous(context, node, reshaped(data, (*data.shape, 1)))
 
 
 def is_whole(context: ImportContext, value: Real) -> bool:

@@ -17,6 +17,7 @@ from onnx import helper, numpy_helper
 from ...graph.errors import ModelError
 from ...graph.graph import unused
 from ...graph.int8_convolution import Quantization
+from .float_operators.functions import renamed
 from .model.fold_sizes import with_sizes_folded
 from .model.load import load_model
 from .model.qlinear import write_steps
@@ -29,8 +30,8 @@ INTEGERS = (np.dtype(np.int8), np.dtype(np.uint8))
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Submodel:
-    """A submodel: the serialized ONNX `model`, the names of its inputs and outputs, and the operator types of its nodes
-    without constants.
+    """A submodel: the serialized ONNX `model`, the names of its inputs and outputs, and the operator types of all its
+    nodes, also of copied ones, but not of constants.
 
     `readers`: for each node that was added to convert an input or output between types, the names of the nodes that
     read this tensor in the model."""
@@ -116,7 +117,8 @@ class SubmodelWriter:
         self._collect(part, own, wanted)
         entries = [self._enter(part, name, accelerated) for name in part.inputs]
         outputs = [self._leave(part, name, accelerated) for name in wanted]
-        nodes = [self._renamed(part, self.model.graph.node[index]) for index in sorted(part.nodes)]
+        kept = [self.model.graph.node[index] for index in sorted(part.nodes)]
+        nodes = [renamed(node, part.renamed, node.name) for node in kept]
         graph = helper.make_graph(
             [*part.before, *nodes, *part.after],
             self.model.graph.name or "graph",
@@ -209,15 +211,6 @@ class SubmodelWriter:
             part.convert("DequantizeLinear", part.renamed[name], name, _plain(known.dtype), about=name)
         )
         return _declaration(name, np.dtype(np.float32), known.shape)
-
-    @staticmethod
-    def _renamed(part: _Part, node: onnx.NodeProto) -> onnx.NodeProto:
-        copy = onnx.NodeProto()
-        copy.CopyFrom(node)
-        for names in (copy.input, copy.output):
-            for position, name in enumerate(names):
-                names[position] = part.renamed.get(name, name)
-        return copy
 
 
 def _plain(dtype: np.dtype) -> Quantization:

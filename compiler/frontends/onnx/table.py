@@ -7,27 +7,29 @@ reads. The function's file is imported when a model has the operator. `integer_i
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import onnx
 
-from ...graph.errors import NodeError
+from ...graph.errors import InvalidModelError, NodeError
 from .attributes import CONTRIBUTED, STANDARD, OnnxNode, read_node
 from .operator_rows import Kind, Located, Row, StepsLocated
 
 if TYPE_CHECKING:
     from .context import GraphContext
 
-Rows = tuple[Row[Any, Any], ...]
+Rows = tuple[Row, ...]
 _CONVOLUTION = "auto_pad dilations group kernel_shape pads strides"
 _TRANSPOSED = f"{_CONVOLUTION} output_padding output_shape"
 _POOL = "auto_pad ceil_mode dilations kernel_shape pads strides"
 _GRID_POOL = "auto_pad ceil_mode kernel_shape pads strides"
 _REDUCTION = "axes keepdims noop_with_empty_axes"
-_RECURRENT = "activations clip direction hidden_size layout"
+_KERNEL = "activations direction hidden_size"
+_RECURRENT = f"{_KERNEL} clip layout"
 _NUMBERS = "activation_alpha activation_beta"
 """Attributes with parameters of activation functions. They have no effect, since the supported functions have none."""
 _QUANTIZATION = "axis block_size output_dtype"
@@ -68,7 +70,7 @@ def _row(
     behind: str = "",
     when: str = "",
     whole: bool = False,
-) -> Row[Any, Any]:
+) -> Row:
     """Makes a row of the table. `place`: FILE:FUNCTION, where FILE omits the prefix that all files of this `kind` have.
     `reads`, `idle` and `behind`: names separated by spaces; with `whole` the function reads all attributes. (`Row`
     describes all fields.)
@@ -86,7 +88,7 @@ def _row(
     )
 
 
-def _alike(operators: str, *rows: Row[Any, Any]) -> dict[str, Rows]:
+def _alike(operators: str, *rows: Row) -> dict[str, Rows]:
     return dict.fromkeys(operators.split(), rows)
 
 
@@ -104,15 +106,16 @@ _blocked = partial(_row, "blocked")
 _NORM = _quantized("norms:import_norm", behind=_NORMALIZED)
 _CONSTANTS = _quantized("channel_constants:import_channel_constants")
 _CHAIN = _quantized("tables:import_function", behind="Function", whole=True)
+_IF = _control("control:import_control", "else_branch then_branch")
 _TABLE = _quantized("tables:import_function", whole=True)
 
 
-def _both(quantized: str, floating: str, reads: str = "") -> tuple[Row[Any, Any], Row[Any, Any]]:
+def _both(quantized: str, floating: str, reads: str = "") -> tuple[Row, Row]:
     """Two rows of an operator, with functions at `quantized` and `floating` (each a `place`), which read `reads`."""
     return _quantized(quantized, reads), _float(floating, reads)
 
 
-def _function(floating: str, reads: str = "") -> tuple[Row[Any, Any], Row[Any, Any]]:
+def _function(floating: str, reads: str = "") -> tuple[Row, Row]:
     """Rows of an operator on single elements: by look-up table if quantized, else by the function at `floating`."""
     return _TABLE, _float(floating, reads)
 
@@ -131,7 +134,10 @@ ROWS: Mapping[str, Rows] = MappingProxyType(
         ),
         "DynamicQuantizeMatMul": (_contributed("integers:dynamic_product_steps"),),
         "Einsum": (_steps("einsum:einsum_steps", "equation"),),
-        "Gemm": _both("dense:import_gemm", "matrix_products:import_gemm", "alpha beta transA transB"),
+        "Gemm": (
+            _quantized("dense:import_gemm", "transB"),
+            _float("matrix_products:import_gemm", "alpha beta transA transB"),
+        ),
         "MatMul": _both("dense:import_matmul", "matrix_products:import_matmul"),
         "MatMulInteger": (_steps("integers:integer_product_steps"),),
         "MatMulIntegerToFloat": (_contributed("integers:scaled_product_steps"),),
@@ -149,6 +155,7 @@ ROWS: Mapping[str, Rows] = MappingProxyType(
             _shared("pools:import_global_pool", images=True),
             _steps("plain_windows:global_pool_steps", when="is_neither_image_nor_line"),
         ),
+        "GlobalLpPool": (_steps("plain_windows:global_lp_pool_steps", "p"),),
         "GridSample": (_float("plain_windows:import_grid_sample", "align_corners mode padding_mode"),),
         "LpPool": (_float("plain_windows:import_plain_pool", f"{_POOL} p"),),
         "MaxPool": (
@@ -258,12 +265,9 @@ ROWS: Mapping[str, Rows] = MappingProxyType(
                 when="has_variables",
             ),
         ),
-        "CumProd": (_float("reductions:import_running", "exclusive reverse"),),
-        "CumSum": (_float("reductions:import_cumulative_sum", "exclusive reverse"),),
+        **_alike("CumProd CumSum", _float("reductions:import_running", "exclusive reverse")),
         "DFT": (_steps("fourier:dft_steps", "axis inverse onesided"),),
-        "GroupNormalization": (
-            _steps("normalizations:group_normalization_steps", "epsilon num_groups stash_type"),
-        ),
+        "GroupNormalization": (_steps("normalizations:group_normalization_steps", "epsilon num_groups"),),
         "Hardmax": (_steps("decompose:hardmax_steps", "axis"),),
         "InstanceNormalization": (
             _quantized("instance_norm:import_instance_normalization", "epsilon"),
@@ -273,10 +277,8 @@ ROWS: Mapping[str, Rows] = MappingProxyType(
         "LRN": (_steps("decompose:local_response_steps", "alpha beta bias size"),),
         "LayerNormalization": (
             _quantized("rows:import_rows", "axis epsilon"),
-            _float("normalizations:import_layer_normalization", "axis epsilon stash_type"),
-            _steps(
-                "normalizations:layer_normalization_steps", "axis epsilon stash_type", when="has_no_template"
-            ),
+            _float("normalizations:import_layer_normalization", "axis epsilon"),
+            _steps("normalizations:layer_normalization_steps", "axis epsilon", when="has_no_template"),
         ),
         "LogSoftmax": (
             _float("reductions:import_softmax", "axis"),
@@ -299,7 +301,7 @@ ROWS: Mapping[str, Rows] = MappingProxyType(
             _quantized("norms:import_norm", _REDUCTION),
             *_both("pools:import_reduce_mean", "reductions:import_reduction", _REDUCTION),
         ),
-        "ReduceProd": (_float("reductions:import_product", _REDUCTION),),
+        "ReduceProd": (_float("reductions:import_reduction", _REDUCTION),),
         "STFT": (_steps("fourier:stft_steps", "onesided"),),
         "Softmax": (
             _quantized("rows:import_rows", "axis"),
@@ -313,19 +315,16 @@ ROWS: Mapping[str, Rows] = MappingProxyType(
             _contributed("recurrent_steps:recurrent_steps", f"{_RECURRENT} input_forget", idle=_NUMBERS),
         ),
         "GRU": (
-            _float("recurrent:import_recurrent", f"{_RECURRENT} linear_before_reset", idle=_NUMBERS),
+            _float("recurrent:import_recurrent", f"{_KERNEL} linear_before_reset", idle=_NUMBERS),
             _layer(f"{_RECURRENT} linear_before_reset"),
         ),
         "LSTM": (
-            _float("recurrent:import_lstm", f"{_RECURRENT} input_forget", idle=_NUMBERS),
+            _float("recurrent:import_recurrent", _KERNEL, idle=_NUMBERS),
             _layer(f"{_RECURRENT} input_forget"),
         ),
-        "RNN": (_float("recurrent:import_recurrent", _RECURRENT, idle=_NUMBERS), _layer(_RECURRENT)),
+        "RNN": (_float("recurrent:import_recurrent", _KERNEL, idle=_NUMBERS), _layer(_RECURRENT)),
         # Bodies of other nodes.
-        "If": (
-            _quantized("branches:import_if", "else_branch then_branch"),
-            _control("control:import_control", "else_branch then_branch"),
-        ),
+        "If": (replace(_IF, kind="quantized"), _IF),
         "Loop": (_control("control:import_control", "body"),),
         "Scan": (
             _control(
@@ -357,13 +356,13 @@ ROWS: Mapping[str, Rows] = MappingProxyType(
         "QLinearReduceMean": (_integers("mean_steps", "axes keepdims"),),
         "QLinearConcat": (_integers("concat_steps", "axis"),),
         "QLinearWhere": (_integers("where_steps"),),
-        "NhwcMaxPool": (_integers("maximum_steps", f"{_GRID_POOL} dilations"),),
+        "NhwcMaxPool": (_integers("pool_steps", f"{_GRID_POOL} dilations"),),
         # ONNX Runtime's operators on blocks of channels, each as the operator that it is.
         f"{_BLOCKED}ReorderInput": (_blocked("reorder_steps", "channels_last"),),
         f"{_BLOCKED}ReorderOutput": (_blocked("reorder_steps", "channels channels_last"),),
-        f"{_BLOCKED}MaxPool": (_blocked("blocked_steps", f"{_POOL} storage_order"),),
-        f"{_BLOCKED}AveragePool": (_blocked("blocked_steps", f"{_POOL} count_include_pad"),),
-        **_alike(f"{_BLOCKED}GlobalMaxPool {_BLOCKED}GlobalAveragePool", _blocked("blocked_steps")),
+        f"{_BLOCKED}MaxPool": (_blocked("pool_steps", f"{_POOL} storage_order"),),
+        f"{_BLOCKED}AveragePool": (_blocked("pool_steps", f"{_POOL} count_include_pad"),),
+        **_alike(f"{_BLOCKED}GlobalMaxPool {_BLOCKED}GlobalAveragePool", _blocked("pool_steps")),
         f"{_BLOCKED}Conv": (_blocked("refuse_weights", f"{_CONVOLUTION} activation activation_params"),),
     }
 )
@@ -383,6 +382,21 @@ def operators(*kinds: Kind) -> Iterator[str]:
     return (name for name, rows in ROWS.items() if any(row.kind in kinds for row in rows))
 
 
+STRUCTURE = frozenset(operators("either"))
+"""Operators that compute nothing."""
+FUNCTIONS = frozenset(
+    name
+    for name, rows in ROWS.items()
+    if any(row.kind == "quantized" and row.reads is None and not row.behind for row in rows)
+)
+"""Names of operators that are functions of one quantized tensor if all their other operands are single numbers."""
+MERGED_INTO_FUNCTIONS = frozenset(
+    name for name, rows in ROWS.items() if any("Function" in row.behind for row in rows)
+)
+"""Names of operators that usually become integer nodes of their own. If an input is a pending `Function` (an
+element-wise function of one tensor that the next QuantizeLinear will round), the operator is merged into the function.
+"""
+
 GRAPHS: tuple[Kind, ...] = ("either", "both")
 """The kinds of operator table rows that serve integer and float graphs alike."""
 
@@ -395,6 +409,33 @@ def import_node(context: GraphContext, node: OnnxNode) -> None:
         _import_steps(context, node, writers[0](context, node))
     elif not (context.expand(node) or context.fold(node)):
         context.import_operator(node)
+
+
+def import_nodes(
+    context: GraphContext,
+    nodes: Sequence[OnnxNode],
+    stand_in: Callable[[str], bool],
+    *,
+    reported: Callable[[OnnxNode], bool],
+    every: bool = True,
+) -> None:
+    """Imports all nodes of a model. Raises an error that lists all unsupported nodes, or only the first of them if
+    `every` is false. `stand_in` and `reported` decide what the list contains (`refused_nodes.import_rest`).
+    """
+    for place, node in enumerate(nodes):
+        try:
+            import_node(context, node)
+        except InvalidModelError:
+            raise
+        except NodeError as error:
+            if not every:
+                raise
+            from .refused_nodes import import_rest
+
+            rest = partial(import_node, context)
+            raise import_rest(
+                context.source, error, nodes[place:], rest, stand_in=stand_in, reported=reported
+            ) from None
 
 
 def import_body(context: GraphContext, body: Iterable[onnx.NodeProto]) -> None:

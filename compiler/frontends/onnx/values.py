@@ -95,11 +95,21 @@ class RowStatistic:
 
 Value = Constant | QuantizedConstant | FloatInput | Integer | Real | Pending | RowStatistic
 
-ValueT = TypeVar("ValueT", bound="FloatInput | Integer | Real | Pending")
+ValueT = TypeVar("ValueT", bound="Constant | QuantizedConstant | FloatInput | Integer | Real | Pending")
 
 
 def reshaped(value: ValueT, shape: tuple[int, ...]) -> ValueT:
     """The value's elements, in the same order, in another shape of the same size."""
-    if isinstance(value, FloatInput) or value.view is None:
-        return replace(value, shape=shape)
-    return replace(value, shape=shape, view=value.view.reshape(shape))
+    match value:
+        case Constant(array=array):
+            return replace(value, array=array.reshape(shape))
+        case QuantizedConstant(integers=integers):
+            return replace(value, integers=integers.reshape(shape))
+        case (
+            Integer(view=np.ndarray() as view)
+            | Real(view=np.ndarray() as view)
+            | Pending(view=np.ndarray() as view)
+        ):
+            return replace(value, shape=shape, view=view.reshape(shape))
+        case _:
+            return replace(value, shape=shape)

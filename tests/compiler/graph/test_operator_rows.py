@@ -17,7 +17,6 @@ from onnx import TensorProto, helper, numpy_helper
 from onnxruntime.capi import onnxruntime_pybind11_state as runtime
 
 import vdla
-import vdla.compiler.frontends.onnx.operators.row_values
 from vdla.compiler.cpu_stages import RECURRENT
 from vdla.compiler.frontends.onnx import float_importer, integer_importer, table
 from vdla.compiler.frontends.onnx.attributes import (
@@ -169,7 +168,7 @@ Asked = dict[tuple[str, int], set[str]]
 """Names that were read, by operator and index of the row among the operator's rows."""
 
 
-def recorded(row: Row[Any, Any], asked: set[str]) -> Row[Any, Any]:
+def recorded(row: Row, asked: set[str]) -> Row:
     def function(context: Any, node: OnnxNode) -> Any:
         return row.function(context, replace(node, attributes=Recorded(node.attributes, asked)))
 
@@ -392,6 +391,7 @@ def float_models() -> Iterator[bytes]:
     yield built("QuantizeLinear", (2, 3), f())
     yield built("QuantizeLinear", (2, 3), (3,))
     yield built("QuantizeLinear", (2, 3), f(), output_dtype=TensorProto.FLOAT8E4M3FN)
+    yield built("GlobalLpPool", (1, 2, 4, 4))
     yield built("LpNormalization", (2, 3))
     yield built("LRN", (1, 4, 3, 3), size=3)
     yield built("ReverseSequence", (4, 2, 3), ("INT64", (2,)))

@@ -67,4 +67,4 @@ def test_mistakes_leave_the_model_as_it_was(model: onnx.ModelProto, sizes: dict,
     sized = sized_models(model.SerializeToString())
     with pytest.raises(ModelError, match=words):
         sized(sizes)
-    assert load_model(sized({"n": 2})).proto.graph.input[0].type.tensor_type.shape.dim[0].dim_value == 2
+    assert load_model(sized({"n": 2})).bare.graph.input[0].type.tensor_type.shape.dim[0].dim_value == 2

@@ -8,6 +8,7 @@ node.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import onnx
@@ -17,17 +18,17 @@ from ..attributes import OnnxNode, read_node
 from ..context import GraphContext
 from ..steps import Nodes
 from ..table import import_body, import_node
-from .functions import rename
+from .functions import renamed
 
 MOST_NODES = 4096
 """Largest number of ONNX nodes in all iterations of the bodies of If, Loop and Scan together."""
 
 
 def import_control(context: GraphContext, node: OnnxNode) -> None:
-    """Imports If, Loop or Scan."""
+    """Imports If, Loop or Scan into a float graph, or If into an integer graph."""
     match node.op_type:
         case "If":
-            for name, result in zip(node.outputs, import_branch(context, node), strict=True):
+            for name, result in zip(node.outputs, _branch(context, node), strict=True):
                 _bind(context, node, name, result)
         case "Loop":
             _loop(context, node)
@@ -35,9 +36,9 @@ def import_control(context: GraphContext, node: OnnxNode) -> None:
             _scan(context, node)
 
 
-def import_branch(context: GraphContext, node: OnnxNode) -> list[str]:
-    """Imports the nodes of the branch that the constant condition of the If `node` selects, into a float or an integer
-    graph; returns the names of the branch's results.
+def _branch(context: GraphContext, node: OnnxNode) -> list[str]:
+    """Imports the nodes of the branch that the constant condition of the If `node` selects; returns the names of the
+    branch's results.
     """
     condition = context.array(node, 0, "condition")
     if condition is None or condition.size != 1:
@@ -94,15 +95,10 @@ def _scan(context: GraphContext, node: OnnxNode) -> None:
     body = _body(context, node, "body")
     scanned = node.integer("num_scan_inputs", 0)
     count = len(node.inputs) - scanned
-    if context.opset < 9:
-        context.fail(
-            node, f"is not supported in opset {context.opset}", "export the model for opset 9 or later"
-        )
     if scanned < 1 or count < 0:
-        context.fail(
+        context.refuse(
             node,
-            f"its num_scan_inputs is {scanned}, but must be 1 to {len(node.inputs)}, as it has so many inputs",
-            "export the model again",
+            f"its num_scan_inputs is {scanned}, but must be 1 to {len(node.inputs)} (its number of inputs)",
         )
     inputs = [context.tensor(node, count + i) for i in range(scanned)]
     axes = _numbers(node, "scan_input_axes", scanned)
@@ -182,24 +178,15 @@ def _iteration(
     for inner in body.node:
         names |= {name: f"{prefix}{name}" for name in inner.output if name}
     for number, inner in enumerate(body.node):
-        made = onnx.NodeProto()
-        made.CopyFrom(inner)
-        made.name = f"{prefix}{inner.op_type}_{number}"
-        rename(made, names)
+        made = renamed(inner, names, f"{prefix}{inner.op_type}_{number}")
         import_node(context, read_node(made, number))
     return [names.get(info.name, info.name) for info in body.output]
 
 
 def _bind(context: GraphContext, node: OnnxNode, name: str, result: str) -> None:
-    if not name:
-        return
-    resolved = context.resolve(result)
-    if resolved in context.tensors:
-        context.renamed[name] = resolved
-    elif resolved in context.constants:
-        context.constants[name] = context.constants[resolved]
-    else:
-        context.refuse(node, f"its result '{result}' is produced by no node")
+    """Makes the node's output `name` another name of `result`, unless the output is left out."""
+    if name:
+        context.bind_same(replace(node, inputs=(result,), outputs=(name,)))
 
 
 def _stack(context: GraphContext, node: OnnxNode, name: str, turns: list[str], axis: int) -> None:

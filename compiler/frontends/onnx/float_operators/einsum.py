@@ -27,7 +27,9 @@ def einsum_steps(s: FloatSteps) -> None:
         name, letters = _diagonal(s, s.input(index), letters, s.shape(index))
         terms[index] = letters
         names.append(name)
-    pair = len(terms) == 2 and all(_has_full_size(s, i, terms[i], sizes) for i in (0, 1))
+    # Whether no dimension of size 1 is broadcast.
+    whole = (prod(s.shape(i)) >= prod(sizes[c] for c in letters) for i, letters in enumerate(terms))
+    pair = len(terms) == 2 and all(whole)
     s.done((_matrix_product if pair else _products)(s, names, terms, result, sizes))
 
 
@@ -85,11 +87,6 @@ def _diagonal(s: FloatSteps, name: str, letters: str, shape: tuple[int, ...]) ->
             letters = "".join(letters[d] for d in order) + letter
             shape = (*rest, size)
     return name, letters
-
-
-def _has_full_size(s: FloatSteps, index: int, letters: str, sizes: dict[str, int]) -> bool:
-    """Whether input `index` has the full size (`sizes`) of each of its `letters`: no size of 1 is broadcast."""
-    return prod(s.shape(index)) >= prod(sizes[letter] for letter in letters)
 
 
 def _matrix_product(

@@ -60,7 +60,16 @@ def function_body(context: GraphContext, node: OnnxNode) -> list[onnx.NodeProto]
     return [_renamed(inner, prefix, names, given, i) for i, inner in enumerate(function.node)]
 
 
-def rename(node: onnx.NodeProto, names: Mapping[str, str]) -> None:
+def renamed(node: onnx.NodeProto, names: Mapping[str, str], name: str) -> onnx.NodeProto:
+    """A copy of `node` called `name`, in which tensors have the new names `names` (by old name)."""
+    made = onnx.NodeProto()
+    made.CopyFrom(node)
+    made.name = name
+    _rename(made, names)
+    return made
+
+
+def _rename(node: onnx.NodeProto, names: Mapping[str, str]) -> None:
     """Renames inputs and outputs of a node in place, also inside its subgraphs, whose own names shadow outer names."""
     node.input[:] = [names.get(name, name) for name in node.input]
     node.output[:] = [names.get(name, name) for name in node.output]
@@ -71,7 +80,7 @@ def rename(node: onnx.NodeProto, names: Mapping[str, str]) -> None:
             own |= {name for inner in body.node for name in inner.output}
             outside = {name: new for name, new in names.items() if name not in own}
             for inner in body.node:
-                rename(inner, outside)
+                _rename(inner, outside)
             for info in body.output:
                 info.name = outside.get(info.name, info.name)
 
@@ -164,10 +173,7 @@ def _renamed(
     refers to an attribute of the function gets the value that the caller gives (`caller_attributes`), or is omitted if
     the caller gives none.
     """
-    made = onnx.NodeProto()
-    made.CopyFrom(inner)
-    made.name = f"{prefix}{inner.op_type}_{number}"
-    rename(made, names)
+    made = renamed(inner, names, f"{prefix}{inner.op_type}_{number}")
     attributes = list(made.attribute)
     del made.attribute[:]
     for attribute in attributes:

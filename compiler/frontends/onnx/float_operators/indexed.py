@@ -14,7 +14,6 @@ from ..attributes import OnnxNode
 from ..axes import gathered_axis, one_axis, reduced_shape
 from ..context import GraphContext
 from ..operators.gathers import import_gather_nd as import_known
-from .outputs import add_outputs
 from .pointwise import as_type
 
 MOST_RANKED = 4096
@@ -57,9 +56,8 @@ def import_top_k(context: GraphContext, node: OnnxNode) -> None:
     dtype = _ordered(context, node, data)
     program = top_k(data.shape, axis, count, least=not node.integer("largest", 1), dtype=dtype)
     shape = tuple(count if d == axis else size for d, size in enumerate(data.shape))
-    add_outputs(
-        context, node, Computed(program=program), (data.name,), (shape, shape), dtypes=(dtype, DType.INT64)
-    )
+    beside = ((shape, DType.INT64),)
+    context.add(node, Computed(program=program), (data.name,), shape, dtype=dtype, beside=beside)
 
 
 def import_one_hot(context: GraphContext, node: OnnxNode) -> None:

@@ -20,25 +20,12 @@ from ..context import GraphContext
 from ..steps import FloatSteps
 
 
-def check_stash_type(context: GraphContext, node: OnnxNode) -> None:
-    """Raises NodeError for a normalization whose mean and variance the model wants computed in another type than
-    float32 (attribute stash_type).
-    """
-    if node.integer("stash_type", 1) != 1:
-        context.fail(
-            node,
-            "computing mean and variance in a type other than float32 is not supported",
-            "set stash_type to 1",
-        )
-
-
 def import_layer_normalization(context: GraphContext, node: OnnxNode) -> None:
     """Imports LayerNormalization over all dimensions from `axis` on. Scale and bias must be constants that broadcast to
     the shape of these dimensions; the bias may be left out.
     """
     data = context.operand(node, 0)
     axis = one_axis(context, node, data.shape, -1)
-    check_stash_type(context, node)
     _normalize(context, node, axis, data.shape[axis:], by_channel=False)
 
 
@@ -92,7 +79,6 @@ def layer_normalization_steps(s: FloatSteps) -> None:
     """
     shape = s.shape(0)
     axis = one_axis(s.context, s.node, shape, -1)
-    check_stash_type(s.context, s.node)
     epsilon = float(s.node.attributes.get("epsilon", 1e-5))
     if any(s.node.outputs[1:]):
         half = s.half_type()
@@ -119,7 +105,6 @@ def group_normalization_steps(s: FloatSteps) -> None:
         s.refuse(
             f"its num_groups ({groups}) must divide the channels of its input (N, C, ...) of shape {shape}"
         )
-    check_stash_type(s.context, s.node)
     half = s.half_type()
     data = s.add("Cast", s.input(0), to=TensorProto.FLOAT) if half else s.input(0)
     rows = s.add("Reshape", data, s.axes(shape[0], groups, prod(shape[1:]) // groups))

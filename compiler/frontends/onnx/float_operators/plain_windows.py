@@ -159,6 +159,12 @@ def global_pool_steps(s: FloatSteps) -> None:
     s.done(s.add(operator, s.input(0), s.axes(*range(2, len(s.shape(0)))), keepdims=1))
 
 
+def global_lp_pool_steps(s: FloatSteps) -> None:
+    """Adds the ONNX node that computes a GlobalLpPool: an LpPool whose window covers all positions of a channel."""
+    check_spatial(s.context, s.node, s.shape(0))
+    s.done(s.add("LpPool", s.input(0), kernel_shape=s.shape(0)[2:], p=s.node.integer("p", 2)))
+
+
 def gives_indices(context: GraphContext, node: OnnxNode) -> bool:
     """Whether a MaxPool has indices as its second output, or 8-bit integers as its input."""
     return any(node.outputs[1:]) or context.tensor(node, 0).dtype in (DType.INT8, DType.UINT8)
@@ -207,29 +213,15 @@ def _window_indices(windows: Windows, sizes: tuple[int, ...]) -> tuple[list[int]
     """Number of windows along each dimension, and the flat indices [windows, elements] of each window's elements in a
     tensor of spatial `sizes`; an element in the padding has the index after the last element.
     """
-    steps = [
-        np.arange(0, n + b + a - (k - 1) * d, s)[:, None] - b + np.arange(k)[None] * d
-        for n, b, a, k, d, s in zip(
-            sizes,
-            windows.pads[: len(sizes)],
-            windows.pads[len(sizes) :],
-            windows.kernel,
-            windows.dilations,
-            windows.strides,
-            strict=True,
-        )
-    ]
-    outputs = [len(step) for step in steps]
     rank = len(sizes)
-    place, inside = np.zeros((1,) * (2 * rank), np.int64), np.ones((1,) * (2 * rank), bool)
-    for axis, (step, size) in enumerate(zip(steps, sizes, strict=True)):
-        along = [1] * (2 * rank)
-        along[axis], along[rank + axis] = step.shape
-        at = step.reshape(along)
-        place = place * size + at
-        inside = inside & (at >= 0) & (at < size)
-    whole = np.where(inside, place, prod(sizes))
-    return outputs, whole.reshape(prod(outputs), prod(windows.kernel))
+    pads = list(zip(windows.pads[:rank], windows.pads[rank:], strict=True))
+    padded = np.pad(np.arange(prod(sizes)).reshape(sizes), pads, constant_values=prod(sizes))
+    if any(size < extent for size, extent in zip(padded.shape, windows.extents, strict=True)):
+        return [0] * rank, np.empty((0, prod(windows.kernel)), np.int64)
+    every = np.lib.stride_tricks.sliding_window_view(padded, windows.extents)
+    steps = [slice(None, None, step) for step in (*windows.strides, *windows.dilations)]
+    found = every[tuple(steps)]
+    return list(found.shape[:rank]), found.reshape(-1, prod(windows.kernel))
 
 
 def max_unpool_steps(s: FloatSteps) -> None:

@@ -20,7 +20,7 @@ from ....te import scalars
 from ....te.scalars import Scalar, argument
 from ..attributes import OnnxNode
 from ..context import GraphContext
-from ..operators.quantization import check_real_type, read_grid, rounded_type
+from ..operators.quantization import check_real_type, read_grid, rounded_type, scale_axis
 from ..steps import FloatSteps
 from .pointwise import as_type
 
@@ -62,7 +62,7 @@ def makes_integers(context: GraphContext, node: OnnxNode) -> bool:
 def import_quantize(context: GraphContext, node: OnnxNode) -> None:
     """Imports QuantizeLinear, per tensor or along an axis: y = saturate(round_half_even(x / scale) + zero_point)."""
     data = context.operand(node, 0)
-    dtype, scale, zero_point = _grid(context, node, data, rounds=True)
+    dtype, scale, zero_point = _grid(context, node, data)
     low, high = QUANTIZED[dtype]
     inputs, (s, z) = _operands(context, node, data, scale, zero_point)
     # The bounds are integers, so saturating first changes no result; round_half_even needs moderate magnitudes.
@@ -79,17 +79,8 @@ def reads_integers(context: GraphContext, node: OnnxNode) -> bool:
 def import_dequantize(context: GraphContext, node: OnnxNode) -> None:
     """Imports DequantizeLinear of a tensor that the model itself quantized: y = (x - zero_point) * scale."""
     data = context.operand(node, 0)
-    made = context.quantized.get(data.name)
-    if made is None:
-        context.fail(node, f"its input '{node.inputs[0]}' is float already", "remove this node")
     check_real_type(context, node)
-    dtype, scale, zero_point = _grid(context, node, data)
-    if len(node.inputs) > 2 and node.inputs[2] and dtype != made:
-        context.refuse(
-            node,
-            f"its zero point of type {dtype} does not match its input, integers of type {made}",
-            "export the model again",
-        )
+    _, scale, zero_point = _grid(context, node, data, holds=context.quantized[data.name])
     inputs, (s, z) = _operands(context, node, data, scale, zero_point)
     context.add(node, Elementwise(body=(argument(0) - z) * s), inputs, data.shape)
 
@@ -129,27 +120,18 @@ def as_integers(context: GraphContext, node: OnnxNode, name: str) -> str:
 
 
 def _grid(
-    context: GraphContext, node: OnnxNode, data: Tensor, *, rounds: bool = False
+    context: GraphContext, node: OnnxNode, data: Tensor, *, holds: str | None = None
 ) -> tuple[str, np.ndarray, np.ndarray]:
-    """The integer dtype, scale and zero point of a QuantizeLinear or DequantizeLinear. Scale and zero point are scalars
-    or broadcast to `data` along an axis; raises NodeError for other shapes. `rounds`: the node is a QuantizeLinear,
-    which may name the dtype in an attribute.
+    """The integer dtype, scale and zero point of a QuantizeLinear or DequantizeLinear (see `read_grid`). Scale and zero
+    point are scalars or broadcast to `data` along an axis; raises NodeError for other shapes.
     """
-    dtype, scale, zero_point = read_grid(context, node, data.shape, rounds=rounds)
+    dtype, scale, zero_point = read_grid(context, node, data.shape, holds=holds)
     if scale.size == 1:
         return dtype, scale.reshape(()), zero_point.reshape(())
-    rank, axis = len(data.shape), node.integer("axis", 1)
-    fits = scale.ndim == 1 and -rank <= axis < rank and data.shape[axis] == scale.size
-    if not fits or zero_point.shape != scale.shape:
-        context.refuse(
-            node,
-            f"its {scale.size} scales and {zero_point.size} zero points do not match axis {axis} of its input of "
-            f"shape {data.shape}",
-            "quantize the model again",
-        )
-    along = [1] * rank
-    along[axis] = scale.size
-    return dtype, scale.reshape(along), zero_point.reshape(along)
+    axis = scale_axis(context, node, data.shape, scale, zero_point)
+    along = [-1 if d == axis else 1 for d in range(len(data.shape))]
+    zero_points = np.broadcast_to(zero_point.reshape(-1), scale.shape)
+    return dtype, scale.reshape(along), zero_points.reshape(along)
 
 
 def _operands(

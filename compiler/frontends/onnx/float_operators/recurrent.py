@@ -16,7 +16,6 @@ from ....te.ops.sums import Epilogue
 from ..attributes import OnnxNode
 from ..context import GraphContext
 from ..steps import FloatSteps
-from .outputs import add_outputs
 from .recurrent_steps import (
     DEFAULTS,
     FUNCTIONS,
@@ -54,62 +53,37 @@ class _Layer:
         return (self.steps, *self.state)
 
 
-def import_lstm(context: GraphContext, node: OnnxNode) -> None:
-    """Imports an LSTM whose steps are all computed by one kernel. (Other LSTMs become nodes for each step;
-    `in_steps_since` gives the reason.)
-    """
-    layer = _layer(context, node)
-    states = tuple(_initial_state(context, node, i, layer.state) for i in (5, 6))
-    matrix, addend = lstm.input_weights(layer.w, layer.b)
-    gates = _from_inputs(context, node, layer, matrix, addend)
-    add_outputs(
-        context,
-        node,
-        LstmSteps(steps=layer.steps, directions=layer.directions),
-        (gates, context.store(node.inputs[2], lstm.recurrent_weights(layer.r)), *states),
-        (layer.states, layer.state, layer.state),
-    )
-
-
 def import_recurrent(context: GraphContext, node: OnnxNode) -> None:
-    """Imports a GRU or RNN whose steps are all computed by one kernel. (Others become nodes for each step;
+    """Imports an LSTM, GRU or RNN whose steps are all computed by one kernel. (Others become nodes for each step;
     `in_steps_since` gives the reason.)
     """
     layer = _layer(context, node)
-    after = node.op_type == "GRU" and node.integer("linear_before_reset", 0)
-    cell: recurrent.Cell = "RNN" if node.op_type == "RNN" else "GRU, reset after" if after else "GRU"
-    added, behind = recurrent.split_bias(cell, layer.b, (len(layer.directions), layer.hidden))
-    matrix = np.ascontiguousarray(layer.w.reshape(-1, layer.w.shape[-1]).T)
-    gates = _from_inputs(context, node, layer, matrix, added.reshape(-1))
-    parts = list(recurrent.recurrent_parts(cell, layer.r))
-    parts += [behind] if after else []
-    names, size = activations_of(node), len(DEFAULTS[node.op_type])
-    activations = [names[i : i + size] for i in range(0, len(names), size)]
-    add_outputs(
-        context,
-        node,
-        RecurrentSteps(
-            cell=cell, steps=layer.steps, directions=layer.directions, activations=tuple(activations)
-        ),
-        (
-            gates,
-            *[context.store(node.inputs[2], part) for part in parts],
-            _initial_state(context, node, 5, layer.state),
-        ),
-        (layer.states, layer.state),
-    )
+    states = [
+        _initial_state(context, node, i, layer.state) for i in ((5, 6) if node.op_type == "LSTM" else (5,))
+    ]
+    if node.op_type == "LSTM":
+        matrix, addend = lstm.input_weights(layer.w, layer.b)
+        parts = [lstm.recurrent_weights(layer.r)]
+        operator = LstmSteps(steps=layer.steps, directions=layer.directions)
+    else:
+        after = node.op_type == "GRU" and node.integer("linear_before_reset", 0)
+        cell: recurrent.Cell = "RNN" if node.op_type == "RNN" else "GRU, reset after" if after else "GRU"
+        added, behind = recurrent.split_bias(cell, layer.b, (len(layer.directions), layer.hidden))
+        matrix, addend = np.ascontiguousarray(layer.w.reshape(-1, layer.w.shape[-1]).T), added.reshape(-1)
+        parts = [*recurrent.recurrent_parts(cell, layer.r), *([behind] if after else [])]
+        names, size = activations_of(node), len(DEFAULTS[node.op_type])
+        activations = tuple([names[i : i + size] for i in range(0, len(names), size)])
+        operator = RecurrentSteps(
+            cell=cell, steps=layer.steps, directions=layer.directions, activations=activations
+        )
+    gates = _from_inputs(context, node, layer, matrix, addend)
+    stored = [context.store(node.inputs[2], part) for part in parts]
+    finals = [(layer.state, DType.FLOAT32)] * len(states)
+    context.add(node, operator, (gates, *stored, *states), layer.states, beside=finals)
 
 
 def _layer(context: GraphContext, node: OnnxNode) -> _Layer:
-    """Sizes and constants of a recurrent node. Raises InvalidNodeError if constants have wrong shapes or dtypes, and
-    NodeError if there is no kernel for the layer.
-    """
-    if (since := in_steps_since(context, node)) is not None:
-        context.fail(
-            node,
-            f"no single kernel can compute the layer, as {since[0]}",
-            since[1] or "export the layer with sequences of equal length (no sequence_lens)",
-        )
+    """Sizes and constants of a recurrent node. Raises InvalidNodeError if constants have wrong shapes or dtypes."""
     data = context.operand(node, 0)
     directions = directions_of(context, node, data.shape)
     weight, recurrence = context.array(node, 1, "weights W"), context.array(node, 2, "weights R")

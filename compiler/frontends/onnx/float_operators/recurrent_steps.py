@@ -130,8 +130,9 @@ class _Direction:
             self.wb, self.rb = (self.part(self.of(3), 0, k, size) for k in (0, 1))
         self.batch_first = batch_first
         zeros = s.constant(np.zeros((batch, self.hidden)), np.float32)
-        self.h = self.state(5) if s.input(5) else zeros
-        self.c = (self.state(6) if s.input(6) else zeros) if self.kind == "LSTM" else ""
+        along = 1 if batch_first else 0
+        self.h = self.of(5, along) if s.input(5) else zeros
+        self.c = (self.of(6, along) if s.input(6) else zeros) if self.kind == "LSTM" else ""
         # R and the bias of h are sliced once for all steps.
         self.r_parts, self.rb_parts = [""] * 3, [""] * 3
         if self.kind == "GRU":
@@ -143,10 +144,12 @@ class _Direction:
         self.activations = self._activations()
         self.clip = float(self.node.attributes.get("clip", 0.0))
 
-    def of(self, index: int) -> str:
-        """Adds the slice of input `index` (W, R, B ...) that belongs to this direction; returns its name."""
+    def of(self, index: int, axis: int = 0) -> str:
+        """Adds the slice of input `index` (W, R, B ...) that belongs to this direction; returns its name. `axis`: the
+        axis of directions.
+        """
         place = self.s.constant(self.number, np.int64)
-        return self.s.add("Gather", self.s.input(index), place, axis=0)
+        return self.s.add("Gather", self.s.input(index), place, axis=axis)
 
     def weights(self, index: int) -> str:
         """Adds W or R (input `index`) of this direction as [inputs or hidden, gates * hidden]: transposed, or
@@ -166,11 +169,6 @@ class _Direction:
             rounded, scale, zero_point = s.add_all("DynamicQuantizeLinear", data, count=3)
             data = s.add("DequantizeLinear", rounded, scale, zero_point)
         return s.add("MatMul", data, weights)
-
-    def state(self, index: int) -> str:
-        """Adds the initial state of this direction, [batch, hidden], from input `index`; returns its name."""
-        place = self.s.constant(self.number, np.int64)
-        return self.s.add("Gather", self.s.input(index), place, axis=1 if self.batch_first else 0)
 
     def part(self, data: str, axis: int, number: int, size: int) -> str:
         """Adds a slice of `data` along `axis`, from `number` * `size` on, of `size` elements; returns its name."""

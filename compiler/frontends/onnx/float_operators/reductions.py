@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from types import MappingProxyType
+from typing import Literal
 
-from ....graph.graph import Shape
 from ....graph.operators import (
     AveragePool,
     Computed,
@@ -27,8 +27,9 @@ from ..axes import reduced_axes, reduced_shape, softmax_axis
 from ..context import GraphContext
 from .pointwise import add_elementwise, as_type
 
-REDUCTIONS: Mapping[str, Kind] = MappingProxyType(
+REDUCTIONS: Mapping[str, Kind | Literal["product"]] = MappingProxyType(
     {
+        "ReduceProd": "product",
         "ReduceSum": "sum",
         "ReduceMean": "mean",
         "ReduceMax": "max",
@@ -40,16 +41,12 @@ REDUCTIONS: Mapping[str, Kind] = MappingProxyType(
 )
 
 
-def import_product(context: GraphContext, node: OnnxNode) -> None:
-    """Imports ReduceProd."""
-    import_fold(context, node, "product")
-
-
 def import_reduction(context: GraphContext, node: OnnxNode) -> None:
     """Imports the operators of `REDUCTIONS`, with axes as an attribute or an input."""
     kind = REDUCTIONS[node.op_type]
-    if kind in ("sum", "max", "min") and context.tensor(node, 0).dtype is not DType.FLOAT32:
-        import_fold(context, node, kind)
+    dtype = context.tensor(node, 0).dtype
+    if kind == "product" or (kind in ("sum", "max", "min") and dtype is not DType.FLOAT32):
+        _import_fold(context, node, kind)
         return
     data = context.operand(node, 0)
     rank = len(data.shape)
@@ -93,66 +90,42 @@ def import_softmax(context: GraphContext, node: OnnxNode) -> None:
     context.view(node, context.tensors[result], data.shape)
 
 
-def import_cumulative_sum(context: GraphContext, node: OnnxNode) -> None:
-    """Imports CumSum along a constant axis."""
-    if context.tensor(node, 0).dtype is not DType.FLOAT32:
-        import_running(context, node)
-        return
-    data = context.operand(node, 0)
-    operator = CumulativeSum(
-        axis=axis_input(context, node, data.shape),
-        exclusive=bool(node.integer("exclusive", 0)),
-        reverse=bool(node.integer("reverse", 0)),
-    )
-    context.add(node, operator, (data.name,), data.shape)
-
-
-def import_fold(context: GraphContext, node: OnnxNode, kind: FoldKind) -> None:
+def _import_fold(context: GraphContext, node: OnnxNode, kind: FoldKind) -> None:
     """Imports a reduction (`kind`, for example a sum) of a tensor of any dtype; bool is reduced as uint8."""
     data = context.tensor(node, 0)
     axes = reduced_axes(context, node, data.shape)
     if axes is None:
         context.renamed[node.outputs[0]] = data.name
         return
-    as_number = data
-    if data.dtype is DType.BOOL:
-        as_number = context.tensors[as_type(context, node, data, DType.UINT8)]
-    program = fold(data.shape, axes, kind, dtype=as_number.dtype)
-    shape = reduced_shape(node, data.shape, axes)
-    if data.dtype is DType.BOOL:
-        number = context.add(
-            node,
-            Computed(program=program),
-            (as_number.name,),
-            shape,
-            output=context.temporary(node, "number"),
-            dtype=DType.UINT8,
-        )
-        add_elementwise(context, node, cast(argument(0, DType.UINT8), DType.BOOL), [number])
-        return
-    context.add(node, Computed(program=program), (as_number.name,), shape, dtype=data.dtype)
-
-
-def axis_input(context: GraphContext, node: OnnxNode, shape: Shape) -> int:
-    """The axis of a CumSum or CumProd of a tensor of `shape`, 0 or more, from a constant input."""
-    found = context.array(node, 1, "axis")
-    if found is None or found.size != 1 or not -len(shape) <= int(found.flat[0]) < len(shape):
-        shown = "" if found is None else f" {found.tolist()}"
-        context.refuse(node, f"its axis{shown} must be one constant axis of its input of shape {shape}")
-    return int(found.flat[0]) % len(shape)
+    truth = data.dtype is DType.BOOL
+    number = context.tensors[as_type(context, node, data, DType.UINT8)] if truth else data
+    operator = Computed(program=fold(data.shape, axes, kind, dtype=number.dtype))
+    shape, output = (
+        reduced_shape(node, data.shape, axes),
+        context.temporary(node, "number") if truth else None,
+    )
+    made = context.add(node, operator, (number.name,), shape, output=output, dtype=number.dtype)
+    if truth:
+        add_elementwise(context, node, cast(argument(0, DType.UINT8), DType.BOOL), [made])
 
 
 def import_running(context: GraphContext, node: OnnxNode) -> None:
     """Imports CumProd and CumSum of any dtype but bool, along a constant axis."""
-    data = context.tensor(node, 0)
+    data, found = context.tensor(node, 0), context.array(node, 1, "axis")
+    rank = len(data.shape)
+    if found is None or found.size != 1 or not -rank <= int(found.flat[0]) < rank:
+        shown = "" if found is None else f" {found.tolist()}"
+        context.refuse(node, f"its axis{shown} must be one constant axis of its input of shape {data.shape}")
     if data.dtype is DType.BOOL:
         context.refuse(node, "cannot add or multiply elements of type bool")
-    program = running_product(
-        data.shape,
-        axis_input(context, node, data.shape),
-        exclusive=bool(node.integer("exclusive", 0)),
-        reverse=bool(node.integer("reverse", 0)),
-        product=node.op_type == "CumProd",
-        dtype=data.dtype,
-    )
-    context.add(node, Computed(program=program), (data.name,), data.shape, dtype=data.dtype)
+    axis = int(found.flat[0]) % rank
+    exclusive, reverse = (bool(node.integer(name, 0)) for name in ("exclusive", "reverse"))
+    if node.op_type == "CumSum" and data.dtype is DType.FLOAT32:
+        operator = CumulativeSum(axis=axis, exclusive=exclusive, reverse=reverse)
+    else:
+        product = node.op_type == "CumProd"
+        program = running_product(
+            data.shape, axis, exclusive=exclusive, reverse=reverse, product=product, dtype=data.dtype
+        )
+        operator = Computed(program=program)
+    context.add(node, operator, (data.name,), data.shape, dtype=data.dtype)

@@ -11,11 +11,13 @@ import hashlib
 import itertools
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import onnx
+from google.protobuf.descriptor import FieldDescriptor
+from google.protobuf.message import Message
 from onnx import TensorProto
 
 from vdla.util.files import MOST_BYTES, open_file
@@ -70,17 +72,16 @@ def external_tensors(label: str, model: onnx.ModelProto, folder: Path) -> list[E
     location that may not be read, for a wrong length, and for more than `MOST_BYTES` in all.
     """
     root = os.path.realpath(folder)
-    places = [_place(label, tensor, root) for tensor in _tensors(model) if _is_external(tensor)]
+    tensors = (tensor for part in (model.graph, *model.functions) for tensor in _tensors(part))
+    places = [
+        _place(label, tensor, root) for tensor in tensors if tensor.data_location == TensorProto.EXTERNAL
+    ]
     if sum(place.length for place in places) > MOST_BYTES:
         raise ModelError(
             f"{label}: its external data take more than {MOST_BYTES:,} bytes, which ONNX's checker cannot hold; "
             "give a smaller model"
         )
     return sorted(places, key=lambda place: (place.path, place.offset, place.length))
-
-
-def _is_external(tensor: TensorProto) -> bool:
-    return tensor.data_location == TensorProto.EXTERNAL
 
 
 def _place(label: str, tensor: TensorProto, root: str) -> ExternalTensor:
@@ -139,31 +140,13 @@ def _read(label: str, places: list[ExternalTensor], use: Callable[[ExternalTenso
             ) from None
 
 
-def _tensors(model: onnx.ModelProto) -> Iterator[TensorProto]:
-    """All tensors of a model that may hold data, including tensors of subgraphs and functions."""
-    yield from _of_graph(model.graph)
-    for function in model.functions:
-        yield from _of_nodes(function.node)
-
-
-def _of_graph(graph: onnx.GraphProto) -> Iterator[TensorProto]:
-    yield from graph.initializer
-    for sparse in graph.sparse_initializer:
-        yield from (sparse.values, sparse.indices)
-    yield from _of_nodes(graph.node)
-
-
-def _of_nodes(nodes: Iterable[onnx.NodeProto]) -> Iterator[TensorProto]:
-    for node in nodes:
-        for attribute in node.attribute:
-            if attribute.HasField("t"):
-                yield attribute.t
-            if attribute.HasField("g"):
-                yield from _of_graph(attribute.g)
-            if attribute.HasField("sparse_tensor"):
-                yield from (attribute.sparse_tensor.values, attribute.sparse_tensor.indices)
-            yield from attribute.tensors
-            for sparse in attribute.sparse_tensors:
-                yield from (sparse.values, sparse.indices)
-            for graph in attribute.graphs:
-                yield from _of_graph(graph)
+def _tensors(message: Message) -> Iterator[TensorProto]:
+    """All tensors in a part of a model, including tensors of subgraphs."""
+    for field, value in message.ListFields():
+        if field.type != FieldDescriptor.TYPE_MESSAGE:
+            continue
+        for part in [value] if field.has_presence else value:
+            if isinstance(part, TensorProto):
+                yield part
+            else:
+                yield from _tensors(part)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from math import prod
@@ -15,7 +15,7 @@ from onnx.defs import onnx_opset_version
 
 from ....graph.budgets import check_shapes
 from ....graph.errors import ContradictionError, InvalidModelError, ModelError
-from ..attributes import check_attributes, contradiction, nodes_of, opset_of, refuse_unknown
+from ..attributes import check_attributes, contradiction, nodes_of, opset_of
 from .model_rewrites import first_line, infer_shapes
 from .read import ReadModel, Source, quantizes, read_model
 from .tensor_arrays import LEAST_BYTES, Bytes, tensor_array, tensor_bytes
@@ -27,27 +27,15 @@ NEWEST_OPSET = onnx_opset_version()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class LoadedModel:
-    """A checked model with inferred shapes. `label` names the model in messages.
-
-    `weights`: bytes of large initializers by initializer number. They are not in `proto`, which would copy them on each
-    read.
+class LoadedModel(ReadModel):
+    """A checked model with inferred shapes. Large initializers are not in `bare`, which would copy them on each read,
+    but in `weights`.
     """
-
-    label: str
-    proto: onnx.ModelProto
-    weights: Mapping[int, Bytes]
-
-    def whole(self) -> onnx.ModelProto:
-        """The model, with the bytes of `weights` put into its initializers."""
-        for number, data in self.weights.items():
-            self.proto.graph.initializer[number].raw_data = bytes(data)
-        return self.proto
 
     def arrays(self) -> dict[str, np.ndarray]:
         """All initializers by name, not to be changed. Raises ModelError for bytes that do not match type and shape."""
         found: dict[str, np.ndarray] = {}
-        for number, tensor in enumerate(self.proto.graph.initializer):
+        for number, tensor in enumerate(self.bare.graph.initializer):
             found[tensor.name] = initializer_array(self.label, tensor, self.weights.get(number))
         return found
 
@@ -105,7 +93,7 @@ def load_model(
     _check_names(label, model)
     if batch is not None:
         fix_batch(label, model, batch)
-    refuse_unknown(label, model)
+    check_attributes(label, model)
     # Checker and inference copy the whole model but need no weights: take these out.
     _extract_weights(model, weights)
     try:
@@ -121,7 +109,6 @@ def load_model(
             f"{label}: is not a valid ONNX model: {first_line(error)}; export the model again"
         ) from None
     check_sizes(label, free_inputs(model.graph), empty=empty)
-    check_attributes(label, model)
     follow = _prepare_inference(label, model)
     try:
         model, weights = _with_shapes(model, weights, follow)
@@ -133,7 +120,7 @@ def load_model(
 
         check_scales(label, model, weights)
     check_shapes(label, model)
-    return LoadedModel(label=label, proto=model, weights=weights)
+    return LoadedModel(label=label, bare=model, weights=weights)
 
 
 def _prepare_inference(label: str, model: onnx.ModelProto) -> bool:
@@ -230,7 +217,7 @@ def _with_shapes(
         if not weights:
             raise
         # Inference may have failed because these values are missing.
-        whole = LoadedModel(label="", proto=model, weights=weights).whole()
+        whole = ReadModel(label="", bare=model, weights=weights).whole()
         return infer_shapes(whole, follow=follow), {}
 
 

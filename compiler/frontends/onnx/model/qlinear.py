@@ -54,8 +54,8 @@ class IntegerSteps(Nodes[StepsContext]):
         return self.node.outputs[0]
 
     def operator(self) -> str:
-        """Name of the float operator for an operator on integers."""
-        return self.node.op_type.removeprefix("QLinear")
+        """Name of the plain operator for an operator on integers, on blocks of channels or with channels last."""
+        return self.node.op_type.removeprefix("QLinear").removeprefix("Nhwc")
 
     def real(self, index: int, *, axis: int | None = None) -> str:
         """Adds a DequantizeLinear of input `index`, with the scale and zero point at the next two inputs. Returns the
@@ -158,9 +158,12 @@ def gemm_steps(steps: IntegerSteps) -> None:
         steps.round(made, 7)
 
 
-def maximum_steps(steps: IntegerSteps) -> None:
-    """Adds the ONNX node that replaces NhwcMaxPool: a MaxPool of the integers, whose scale does not change."""
-    steps.on_planes("MaxPool", steps.input(0), output=steps.node.outputs[0], **steps.attributes())
+def pool_steps(steps: IntegerSteps) -> None:
+    """Adds the ONNX nodes that replace NhwcMaxPool, a MaxPool of integers whose scale does not change, or a pool on
+    blocks of channels: the plain pool, which treats each channel by itself.
+    """
+    output = steps.node.outputs[0]
+    steps.on_planes(steps.operator(), steps.input(0), output=output, **steps.attributes())
 
 
 def reorder_steps(steps: IntegerSteps) -> None:
@@ -170,13 +173,6 @@ def reorder_steps(steps: IntegerSteps) -> None:
     if steps.node.integer("channels_last", 0):
         steps.context.fail(steps.node, "channels_last = 1 is not supported", BEFORE_OPTIMIZATION)
     steps.compute("Identity", steps.input(0), output=steps.node.outputs[0])
-
-
-def blocked_steps(steps: IntegerSteps) -> None:
-    """Adds the ONNX nodes that replace pools on blocks of channels: the plain pools, which treat each channel by
-    itself.
-    """
-    steps.compute(steps.operator(), steps.input(0), output=steps.node.outputs[0], **steps.attributes())
 
 
 def refuse_weights(steps: IntegerSteps) -> None:

@@ -5,13 +5,12 @@ Files of other formats are converted (`other_formats`).
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 import onnx
-from google.protobuf.descriptor import Descriptor, FieldDescriptor
+from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import DecodeError, Message
 
 from vdla.util.files import read_file
@@ -21,7 +20,7 @@ from .external_data import load_external_data
 from .foreign_domains import QONNX
 from .model_file import ModelFile
 from .model_rewrites import inline_functions
-from .tensor_arrays import LEAST_BYTES
+from .tensor_arrays import LEAST_BYTES, Bytes
 
 QUANTIZED = ("QuantizeLinear", "DequantizeLinear", "QGemm")
 """Operators that occur only in quantized models, besides those whose names begin with QLinear or DynamicQuantize."""
@@ -36,7 +35,7 @@ class ReadModel:
 
     label: str
     bare: onnx.ModelProto
-    weights: Mapping[int, memoryview]
+    weights: Mapping[int, Bytes]
     converted: bytes = b""
 
     def whole(self) -> onnx.ModelProto:
@@ -54,7 +53,7 @@ class SizedModel:
 
     label: str
     bare: bytes
-    weights: Mapping[int, memoryview]
+    weights: Mapping[int, Bytes]
 
 
 Source = str | Path | bytes | ModelFile | SizedModel
@@ -144,34 +143,19 @@ def check_texts(label: str, model: Message) -> None:
 
 
 def _broken(message: Message, where: str) -> Iterator[tuple[str, bytes]]:
-    """The texts of a message that are not UTF-8 (protobuf returns these as bytes), each after its place: a path of
-    fields that begins with `where`, such as `graph.node[3].op_type`."""
-    texts, parts = _fields(message.DESCRIPTOR)
-    for name, repeated in texts:
-        value = getattr(message, name)
-        if not repeated:
-            if isinstance(value, bytes):
-                yield f"{where}{name}", value
-        else:
-            for index, item in enumerate(value):
-                if isinstance(item, bytes):
-                    yield f"{where}{name}[{index}]", item
-    for name, repeated in parts:
-        if repeated:
-            for index, item in enumerate(getattr(message, name)):
-                yield from _broken(item, f"{where}{name}[{index}].")
-        elif message.HasField(name):
-            yield from _broken(getattr(message, name), f"{where}{name}.")
-
-
-@functools.cache
-def _fields(kind: Descriptor) -> tuple[tuple[tuple[str, bool], ...], tuple[tuple[str, bool], ...]]:
-    """The text fields and the message fields of a message type, each as (name, whether it is repeated)."""
-    found: dict[int, list[tuple[str, bool]]] = {
-        FieldDescriptor.TYPE_STRING: [],
-        FieldDescriptor.TYPE_MESSAGE: [],
-    }
-    for field in kind.fields:
-        if field.type in found:
-            found[field.type].append((field.name, not field.has_presence))
-    return tuple(found[FieldDescriptor.TYPE_STRING]), tuple(found[FieldDescriptor.TYPE_MESSAGE])
+    """The texts of a message that are not UTF-8 (protobuf returns these as bytes), with their places. A place is a path
+    of fields that begins with `where`, such as `graph.node[3].op_type`."""
+    for field, value in message.ListFields():
+        if field.type not in (FieldDescriptor.TYPE_STRING, FieldDescriptor.TYPE_MESSAGE):
+            continue
+        name = f"{where}{field.name}"
+        items = (
+            [(name, value)]
+            if field.has_presence
+            else [(f"{name}[{i}]", item) for i, item in enumerate(value)]
+        )
+        for place, item in items:
+            if isinstance(item, bytes):
+                yield place, item
+            elif isinstance(item, Message):
+                yield from _broken(item, f"{place}.")

@@ -6,12 +6,12 @@ depthwise 1x1 convolution.
 
 from __future__ import annotations
 
-from typing import NoReturn, Protocol
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ....graph.errors import AGAIN
+from ....graph.errors import NodeErrors
 from ....graph.operators import BatchNormalization
 from ....te.blocks import Window
 from ..attributes import OnnxNode
@@ -31,39 +31,36 @@ exactly.
 """
 
 
-class Parameters(Protocol):
-    """Access to the constant inputs of a model's nodes, and errors about nodes: the interface shared by importers and
-    the quantizer.
+ConstantInput = Callable[[OnnxNode, int, str], np.ndarray | None]
+"""The value of a node's constant input of this index and description; None if the input is left out."""
+
+
+def channel_values(
+    context: NodeErrors, node: OnnxNode, array: ConstantInput, channels: int, names: Sequence[str]
+) -> list[NDArray[np.float64]]:
+    """The inputs of a normalization from the second one on, called `names`: a number for each of its `channels`, read
+    by `array`. Raises InvalidNodeError for other shapes.
     """
-
-    def refuse(self, node: OnnxNode, problem: str, way_out: str = AGAIN) -> NoReturn:
-        """Raises an InvalidNodeError: the node contradicts itself or the model."""
-        ...
-
-    def array(self, node: OnnxNode, index: int, description: str) -> np.ndarray | None:
-        """The value of a constant input, None if it is left out; raises NodeError if the input is not constant.
-        `description`: the input's name in messages.
-        """
-        ...
-
-
-def batch_norm_factors(
-    context: Parameters, node: OnnxNode, channels: int
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """The factor and the addend of each channel, two float64 arrays (channels,). Raises InvalidNodeError in training
-    mode and for parameters of other shapes."""
-    if node.integer("training_mode", 0) or len([name for name in node.outputs if name]) > 1:
-        context.refuse(node, "is in training mode", "export the model for inference")
-    parts: list[np.ndarray] = []
-    for index, what in enumerate(("scale", "bias", "mean", "variance"), start=1):
-        part = context.array(node, index, what)
+    parts: list[NDArray[np.float64]] = []
+    for index, what in enumerate(names, start=1):
+        part = array(node, index, what)
         if part is None or part.shape != (channels,):
             context.refuse(node, f"its {what} must have {channels} values, one for each channel")
         parts.append(part.astype(np.float64))
-    scale, bias, mean, variance = parts
-    with np.errstate(
-        all="ignore"
-    ):  # Channels without a variance are infinite or NaN, as they are to ONNX Runtime.
+    return parts
+
+
+def batch_norm_factors(
+    context: NodeErrors, node: OnnxNode, array: ConstantInput, channels: int
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """The factor and the addend of each channel, two float64 arrays (channels,). `array` reads constant inputs. Raises
+    InvalidNodeError in training mode and for parameters of other shapes."""
+    if node.integer("training_mode", 0) or len([name for name in node.outputs if name]) > 1:
+        context.refuse(node, "is in training mode", "export the model for inference")
+    names = ("scale", "bias", "mean", "variance")
+    scale, bias, mean, variance = channel_values(context, node, array, channels, names)
+    # Channels without a variance are infinite or NaN, as they are to ONNX Runtime.
+    with np.errstate(all="ignore"):
         factor = scale / np.sqrt(variance + float(node.attributes.get("epsilon", 1e-5)))
         return factor, bias - mean * factor
 
@@ -77,7 +74,8 @@ def import_batch_normalization(context: GraphContext, node: OnnxNode) -> None:
             f"its input of shape {data.shape} has no channel axis",
             "give data of at least two dimensions (N, C)",
         )
-    parts = zip(("scale", "shift"), batch_norm_factors(context, node, data.shape[1]), strict=True)
+    factors = batch_norm_factors(context, node, context.array, data.shape[1])
+    parts = zip(("scale", "shift"), factors, strict=True)
     inputs = (data.name, *[context.store(f"{node.outputs[0]}.{what}", part) for what, part in parts])
     context.add(node, BatchNormalization(), inputs, data.shape)
 

@@ -17,11 +17,11 @@ from ..emit import Rounding, emit, real_operand
 from ..integer_context import ImportContext
 from ..known_values import Constant, QuantizedConstant
 from ..operations import Identity, Opaque, Product
-from ..own_grids import spanning
 from ..strided_views import contiguous, elements_of, without_pads
 from ..values import Pending, Real
 from .batch_normalization import affine
-from .elementwise import pairwise, round_pairwise, rounded, stored_operand
+from .elementwise import pairwise, round_pairwise, stored_operand
+from .quantized_constants import spanned
 
 
 def import_channel_constants(context: ImportContext, node: OnnxNode) -> bool:
@@ -56,12 +56,6 @@ def import_channel_constants(context: ImportContext, node: OnnxNode) -> bool:
             context.bind(node, made)
             return True
     return False
-
-
-def spanned(constant: Constant | QuantizedConstant) -> QuantizedConstant:
-    """`constant` rounded to uint8, with the scale and zero point that span its numbers."""
-    array = constant.real().astype(np.float32)
-    return rounded(array, spanning(float(array.min(initial=0)), float(array.max(initial=0))))
 
 
 def for_each_channel(

@@ -38,20 +38,10 @@ def import_matmul(context: ImportContext, node: OnnxNode) -> None:
 
 def import_gemm(context: ImportContext, node: OnnxNode) -> None:
     """Imports a Gemm with constant B and C, alpha = beta = 1, A not transposed."""
-    transposed = _check_gemm(context, node)
+    transposed = bool(node.integer("transB", 0))
     weight, scale = weight_operand(context, node, context.value(node, 1), channel_axis=0 if transposed else 1)
-    rows = weight if transposed else weight.T
-    context.bind(
-        node,
-        dense(
-            context,
-            node,
-            real_operand(context, node, 0, viewed=True),
-            rows,
-            scale,
-            bias_operand(context, node, 2),
-        ),
-    )
+    rows, data = weight if transposed else weight.T, real_operand(context, node, 0, viewed=True)
+    context.bind(node, dense(context, node, data, rows, scale, bias_operand(context, node, 2)))
 
 
 def dense(
@@ -91,26 +81,6 @@ def dense(
         window=Window(kernel=kernel),
     )
     return pending_result(node, product, natural, view=view)
-
-
-def _check_gemm(context: ImportContext, node: OnnxNode) -> bool:
-    """Whether a Gemm's B is transposed. Raises NodeError for attributes with which the Gemm is not the product of an
-    activation with constant weights.
-    """
-    if node.integer("transA", 0):
-        context.fail(
-            node,
-            "transA = 1, a transposed activation, is not supported",
-            "transpose it before it enters the model",
-        )
-    for attribute in ("alpha", "beta"):
-        if node.attributes.get(attribute, 1.0) != 1.0:
-            context.fail(
-                node,
-                f"{attribute} = {node.attributes[attribute]} is not supported",
-                "fold the factor into the constants",
-            )
-    return bool(node.integer("transB", 0))
 
 
 def _check_bias(context: ImportContext, node: OnnxNode, bias: Bias, channels: int) -> None:

@@ -20,8 +20,8 @@ from ..integer_context import ImportContext
 from ..known_values import Constant, QuantizedConstant
 from ..strided_views import without_pads
 from ..values import Real
-from .channel_constants import spanned
 from .elementwise import pairwise, stored_operand
+from .quantized_constants import spanned
 
 NEGATED = (-1 - np.arange(-128, 128)).astype(np.int8)
 

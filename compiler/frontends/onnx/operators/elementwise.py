@@ -9,11 +9,10 @@ from math import prod
 import numpy as np
 
 from vdla.isa.arithmetic import LARGEST_CONSTANT, SMALLEST_RATIO, AddConstants, add_constants, multiply_ratio
-from vdla.isa.scales import ScaleError, quantize
+from vdla.isa.scales import ScaleError
 
 from ....graph.abilities import needs
 from ....graph.graph import Tensor
-from ....graph.int8_convolution import Quantization
 from ....te.combination import Combination
 from ..attributes import OnnxNode
 from ..emit import Rounding, real_operand
@@ -24,7 +23,7 @@ from ..own_grids import combined, on_own_grid
 from ..rescaling import rescale
 from ..strided_views import elements_of, is_whole, lying_like, rows_of, with_view, without_pads
 from ..values import Integer, Pending, Real, Value
-from .quantization import activation_type
+from .quantized_constants import stored_constant
 
 BROADCAST = "give both operands the same shape, or one a shape that broadcasts to the other's"
 
@@ -178,21 +177,13 @@ def stored_operand(context: ImportContext, node: OnnxNode, index: int, operands:
         context.fail(
             node, "has no operand that depends on the model's input", "fold the node when exporting the model"
         )
-    if value.axis is not None:
-        context.fail(
-            node,
-            "a constant operand with one scale per channel is not supported",
-            "quantize the constant per tensor",
-        )
-    dtype = activation_type(context, node, value.integers.dtype)
-    quantization = Quantization(scale=np.float32(value.scale), zero_point=int(value.zero_point), dtype=dtype)
+    integers, quantization = stored_constant(context, node, value)
     try:
-        wide = np.broadcast_to(value.integers, other.shape)
+        stored = np.broadcast_to(integers, other.shape)
     except ValueError:
         context.fail(
             node, f"its constant of shape {value.shape} does not broadcast to {other.shape}", BROADCAST
         )
-    stored = (wide.astype(np.int16) - quantization.offset).astype(np.int8)
     name = f"{node.name}.constant"
     natural = context.tensors[other.tensor].shape
     if other.view is not None:
@@ -211,17 +202,6 @@ def stored_operand(context: ImportContext, node: OnnxNode, index: int, operands:
         return Real(tensor=few, shape=other.shape, quantization=quantization, view=view)
     tensor = context.store_constant(name, stored.reshape(natural), quantization)
     return replace(other, tensor=tensor, quantization=quantization)
-
-
-def rounded(numbers: np.ndarray, grid: Quantization) -> QuantizedConstant:
-    """A constant of float32 `numbers`, rounded to the scale, zero point and type of `grid`."""
-    stored = quantize(numbers, grid.scale, grid.stored_zero_point)
-    return QuantizedConstant(
-        integers=(stored.astype(np.int16) + grid.offset).astype(grid.dtype),
-        scale=np.asarray(grid.scale),
-        zero_point=np.asarray(grid.zero_point),
-        axis=None,
-    )
 
 
 def import_clamp(context: ImportContext, node: OnnxNode) -> None:

@@ -23,10 +23,11 @@ from ..integer_context import ImportContext, pending_result
 from ..known_values import Known
 from ..operations import Opaque
 from ..own_grids import common
-from ..rescaling import rescale
+from ..rescaling import rescale_all
 from ..strided_views import elements_of, is_whole, lying_like, rows_of, with_view
 from ..values import Real
-from .elementwise import BROADCAST, one_for_each_channel, over_channels, rounded, stored_operand
+from .elementwise import BROADCAST, one_for_each_channel, over_channels, stored_operand
+from .quantized_constants import rounded
 
 
 def import_extremum(context: ImportContext, node: OnnxNode) -> bool:
@@ -86,10 +87,7 @@ def _round_extremum(
     """Adds the nodes that compute the maximum or minimum of `tensors` and the constants `known`, quantized with the
     scale and zero point of `to`. Returns the name of the result's tensor.
     """
-    parts = [
-        rescale(context, tensor, replace(to, output=f"{to.output}.{index}"))
-        for index, tensor in enumerate(tensors)
-    ]
+    parts = [*rescale_all(context, tensors, to)]
     for constant in known:
         operand = rounded(constant.real().astype(np.float32), to.grid)
         stored = stored_operand(context, node, 1, [tensors[0], operand])

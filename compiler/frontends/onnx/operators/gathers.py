@@ -9,7 +9,7 @@ import numpy as np
 
 from ....graph.operators import Gather
 from ..attributes import OnnxNode
-from ..axes import gathered_axis
+from ..axes import gathered_axis, wrapped_indices
 from ..context import GraphContext
 
 
@@ -44,12 +44,8 @@ def import_gather_elements(context: GraphContext, node: OnnxNode) -> None:
     """Imports GatherElements with constant indices into an integer graph."""
     data, indices = context.tensor(node, 0), _indices(context, node)
     axis = gathered_axis(context, node, data.shape, indices.shape)
-    if (indices < -data.shape[axis]).any() or (indices >= data.shape[axis]).any():
-        context.refuse(
-            node, f"some of its indices lie outside of axis {axis}, which has {data.shape[axis]} elements"
-        )
     places = list(np.ix_(*map(np.arange, indices.shape)))
-    places[axis] = indices % data.shape[axis]
+    places[axis] = wrapped_indices(context, node, indices, data.shape, axis)
     chosen = np.ravel_multi_index(tuple(np.broadcast_arrays(*places)), data.shape)
     flat = context.view(node, data, (prod(data.shape),), output=context.temporary(node, "elements"))
     _add(context, node, flat, chosen, indices.shape)

@@ -17,13 +17,12 @@ from ..attributes import OnnxNode
 from ..axes import check_spatial
 from ..emit import Rounding, append, emit, real_operand
 from ..integer_context import ImportContext, pending_result
-from ..operations import Opaque
+from ..operations import Opaque, Shared
 from ..own_grids import SMALLEST, STEPS
 from ..strided_views import contiguous, elements_of, with_view, without_pads
 from ..values import Pending, Real, reshaped
-from .batch_normalization import affine
+from .batch_normalization import affine, channel_values
 from .products import round_product
-from .row_values import Shared
 from .rows import shared_rows
 
 FINENESS = 0.9
@@ -48,11 +47,7 @@ def import_instance_normalization(context: ImportContext, node: OnnxNode) -> Non
         context.fail(node, *needs("rows"))
     data = without_pads(context, node, data)
     batch, channels, *plane = data.shape
-    given = [context.array(node, index, what) for index, what in ((1, "scale"), (2, "bias"))]
-    parts = [array.astype(np.float64) for array in given if array is not None and array.shape == (channels,)]
-    if len(parts) != 2:
-        context.refuse(node, f"its scale and bias must have {channels} values, one for each channel")
-    factor, addend = parts
+    factor, addend = channel_values(context, node, context.array, channels, ("scale", "bias"))
     elements = elements_of(context, data).reshape(batch, channels, prod(plane))
     planes = with_view(context, data, elements)
     alike = bool((factor == factor[0]).all() and (addend == addend[0]).all())

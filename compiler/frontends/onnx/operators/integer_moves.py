@@ -13,7 +13,6 @@ import numpy as np
 from onnx import TensorProto
 
 from ....graph.graph import Shape
-from ....graph.int8_convolution import Quantization
 from ....graph.int8_operators import Channels, Positions
 from ....graph.operators import Concatenate, Gather, Permute, Remap
 from ....te.blocks import Pair
@@ -36,7 +35,7 @@ from ..strided_views import (
     without_pads,
 )
 from ..values import FloatInput, Integer, Pending, Real, Value
-from .quantization import activation_type
+from .quantized_constants import stored_constant
 
 SHUFFLE = (0, 2, 1, 3, 4)
 """The permutation of (N, groups, channels, H, W) that moves channels only."""
@@ -339,13 +338,13 @@ def _concat_operand(context: ImportContext, node: OnnxNode, index: int) -> Real:
     value = context.value(node, index)
     if not isinstance(value, QuantizedConstant):
         return real_operand(context, node, index, viewed=True)
-    if value.axis is not None or len(value.shape) not in (2, 3, 4):
+    stored, grid = stored_constant(context, node, value)
+    if len(value.shape) not in (2, 3, 4):
         context.fail(
-            node, "a constant with one scale per channel is not supported", "quantize the constant per tensor"
+            node,
+            f"a constant of shape {value.shape} is not supported",
+            "reshape the tensors to two, three or four dimensions",
         )
-    dtype = activation_type(context, node, value.integers.dtype)
-    grid = Quantization(scale=np.float32(value.scale), zero_point=int(value.zero_point), dtype=dtype)
-    stored = (value.integers.astype(np.int16) - grid.offset).astype(np.int8)
     natural, view = natural_of(value.shape), None
     if len(value.shape) == 3:
         batch, channels, length, _ = natural

@@ -26,15 +26,15 @@ from vdla.isa.rows import ENTRY_BITS
 from ....graph.int8_convolution import Quantization
 from ....graph.int8_operators import Channels
 from ..attributes import OnnxNode
-from ..axes import softmax_axis
+from ..axes import one_axis
 from ..emit import append, emit
 from ..inputs import quantized_input
 from ..integer_context import ImportContext
 from ..known_values import Constant, QuantizedConstant
+from ..operations import Masked, Shared
 from ..strided_views import rows_of, with_view
 from ..values import FloatInput, Pending, Real
 from .elementwise import pairwise, stored_operand
-from .row_values import Masked, Shared
 from .rows import data_of, shared_rows, step_of
 
 HIDDEN = 1e4
@@ -115,7 +115,7 @@ def import_masked_softmax(context: ImportContext, node: OnnxNode) -> bool:
     if not isinstance(value, Pending) or not isinstance(value.operation, Masked):
         return False
     masked, rank = value.operation, len(value.shape)
-    axis, _ = softmax_axis(context, node, value.shape)
+    axis = one_axis(context, node, value.shape, -1)
     if axis != rank - 1:
         context.fail(
             node, f"a masked softmax along axis {axis} is not supported", "use a softmax along the last axis"

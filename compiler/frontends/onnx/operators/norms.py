@@ -19,10 +19,9 @@ from ..attributes import OnnxNode
 from ..axes import reduced_axes
 from ..integer_context import ImportContext
 from ..known_values import Constant, QuantizedConstant
-from ..operations import Function
+from ..operations import Centred, Function, Shared, Squared
 from ..strided_views import is_line, same_view
 from ..values import Pending, Real, RowStatistic, Value
-from .row_values import Centred, Shared, Squared
 from .rows import shared_rows
 from .tables import real_values
 

@@ -14,7 +14,7 @@ from vdla.isa.arithmetic import average_pool_scale
 from ....graph.geometry import Windows, average_divisors, ceiling_pads, output_plane
 from ....graph.int8_operators import Int8AveragePool, Int8MaxPool
 from ....graph.operators import AveragePool, MaxPool
-from ....te.blocks import Pads, Pair, Window
+from ....te.blocks import Pads, Window
 from ..accumulators import AccumulatorError, average_bias
 from ..attributes import OnnxNode
 from ..axes import reduced_axes, reduced_shape
@@ -166,7 +166,8 @@ def _row_average(
     images = images.reshape(-1, prod(data.shape[axis] for axis in axes))
     if images.shape != (batch, height * width) or not (images == np.arange(batch)[:, None]).all():
         return None
-    return _plane_average(node, rows.data, (height, width), (batch, channels, 1, 1), shape)
+    operation = average_of(rows.data, Window(kernel=(height, width)))
+    return pending_result(node, operation, (batch, channels, 1, 1), shape=shape)
 
 
 def _image_average(
@@ -184,7 +185,7 @@ def _image_average(
     elif (
         data.view is None
         and data.shape[:2] == (batch, channels)
-        and reduced in (set(), set(range(2, rank)) - _units(data.shape))
+        and reduced in (set(), {axis for axis in range(2, rank) if data.shape[axis] != 1})
     ):
         # The whole plane, in any shape; or nothing.
         kernel = (height, width) if reduced else (1, 1)
@@ -193,7 +194,7 @@ def _image_average(
         operation = average_of(lines.data, lines.window)
         return pending_result(node, operation, lines.natural, shape=shape, view=lines.view.reshape(shape))
     natural = (batch, channels, height - kernel[0] + 1, width - kernel[1] + 1)
-    return _plane_average(node, data, kernel, natural, shape)
+    return pending_result(node, average_of(data, Window(kernel=kernel)), natural, shape=shape)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -246,20 +247,6 @@ def lines_along(context: ImportContext, node: OnnxNode, data: Real, reduced: set
     moved = arranged(context, node, data, elements.transpose(order).reshape(*natural[:3], length))
     placed = np.arange(prod(natural)).reshape(sizes[:cut]).transpose(np.argsort(order[:cut]))
     return Lines(data=moved, window=Window(kernel=(1, length)), natural=natural, view=placed)
-
-
-def _units(shape: tuple[int, ...]) -> set[int]:
-    return {axis for axis, size in enumerate(shape) if size == 1}
-
-
-def _plane_average(
-    node: OnnxNode, data: Real, kernel: Pair, natural: tuple[int, int, int, int], shape: tuple[int, ...]
-) -> Pending:
-    """Computes averages of an image over whole rows, columns or planes by an average pool with windows of size
-    `kernel`. Returns a pending result, which the next QuantizeLinear rounds. `natural`: shape (N, C, OH, OW) of the
-    pool's output. `shape`: shape of the node's result.
-    """
-    return pending_result(node, average_of(data, Window(kernel=kernel)), natural, shape=shape)
 
 
 def round_average(

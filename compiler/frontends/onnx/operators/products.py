@@ -17,6 +17,12 @@ from ..known_values import Bias, Constant, QuantizedConstant
 from ..operations import Product
 from ..values import Pending
 
+TWO_ACTIVATIONS = (
+    "multiplies two activations, which needs an accelerator with batch = 1 and block_in = block_out",
+    "change the configuration, or run the node on the processor (--target vdla,llvm)",
+)
+"""Error text (problem, way out) about a product that the target cannot compute."""
+
 
 def convolved(context: ImportContext, node: OnnxNode, operator: Convolution, edges: Edges) -> Pending:
     """Convolves a dequantized tensor. Returns a result of `edges.shape`, which the next QuantizeLinear rounds."""
@@ -49,11 +55,7 @@ def weight_operand(
     if not isinstance(value, QuantizedConstant):
         able = context.abilities
         if node.op_type == "MatMul" and not (able.products or able.processor):
-            context.fail(
-                node,
-                "multiplies two activations, which needs an accelerator with batch = 1 and block_in = block_out",
-                "change the configuration, or run the node on the processor (--target vdla,llvm)",
-            )
+            context.fail(node, *TWO_ACTIVATIONS)
         context.fail(node, "its weights are not constant", "make the weights an initializer")
     if value.integers.dtype.name not in ("int8", "uint8"):
         context.fail(

@@ -36,7 +36,7 @@ def import_quantize(context: ImportContext, node: OnnxNode) -> None:
         return
     if not isinstance(value, FloatInput | Real | Pending):
         context.refuse_float(node, 0, value)
-    quantization = _grid(context, node, value.shape, rounds=True)
+    quantization = _grid(context, node, value.shape)
     if isinstance(value, FloatInput):
         context.bind(node, quantized_input(context, node, value, output, quantization))
         return
@@ -47,11 +47,11 @@ def import_quantize(context: ImportContext, node: OnnxNode) -> None:
 
 
 def _grid(
-    context: ImportContext, node: OnnxNode, shape: tuple[int, ...], *, rounds: bool = False
+    context: ImportContext, node: OnnxNode, shape: tuple[int, ...], *, holds: ActivationType | None = None
 ) -> Quantization:
-    """Reads the scale and zero point of a QuantizeLinear (`rounds`) or DequantizeLinear of data of this `shape`. Raises
-    NodeError for more than one scale."""
-    dtype, scale, zero_point = read_grid(context, node, shape, rounds=rounds)
+    """Reads the scale and zero point of a QuantizeLinear or DequantizeLinear (see `read_grid`). Raises NodeError for
+    more than one scale."""
+    dtype, scale, zero_point = read_grid(context, node, shape, holds=holds)
     if scale.size != 1:
         context.fail(
             node,
@@ -70,14 +70,7 @@ def import_dequantize(context: ImportContext, node: OnnxNode) -> None:
     check_real_type(context, node)
     match value:
         case Integer():
-            grid = _grid(context, node, value.shape)
-            if len(node.inputs) > 2 and node.inputs[2] and grid.dtype != value.dtype:
-                context.refuse(
-                    node,
-                    f"its zero point of type {grid.dtype} does not match its input of type {value.dtype}",
-                    "export the model again",
-                )
-            own = Quantization(scale=grid.scale, zero_point=grid.zero_point, dtype=value.dtype)
+            own = _grid(context, node, value.shape, holds=value.dtype)
             value = value if value.view is None else with_pads_for(context, node, value, own)
             context.bind(node, context.as_real(value, own))
         case Constant(array=array):
@@ -91,8 +84,8 @@ def import_dequantize(context: ImportContext, node: OnnxNode) -> None:
                 )
             if scale.size == 1:
                 check_scale_axis(context, node, array.shape)
-            integers, axis = array.astype(np.int8) if narrow else array, node.integer("axis", 1)
-            context.bind(node, quantized_constant(context, node, integers, scale, zero_point, axis))
+            integers = array.astype(np.int8) if narrow else array
+            context.bind(node, quantized_constant(context, node, integers, scale, zero_point))
         case _:
             context.fail(node, f"its input '{node.inputs[0]}' is already float", "remove this node")
 
@@ -103,10 +96,9 @@ def quantized_constant(
     integers: np.ndarray,
     scale: np.ndarray,
     zero_point: np.ndarray | None,
-    axis: int,
 ) -> QuantizedConstant:
-    """A quantized constant from integers, scale and zero point, per tensor or along `axis`. Raises NodeError for sizes
-    that do not match. `zero_point` None: 0.
+    """A quantized constant from integers, scale and zero point, per tensor or along the node's axis. Raises NodeError
+    for sizes that do not match. `zero_point` None: 0.
 
     A negative scale, which ONNX Runtime writes for symmetric weights of 4 bits, becomes positive: the integers are
     mirrored at their zero point, so the real values are unchanged.
@@ -120,24 +112,7 @@ def quantized_constant(
             zero_point=zeros.reshape(-1)[0].reshape(()),
             axis=None,
         )
-    if integers.ndim and not -integers.ndim <= axis < integers.ndim:
-        context.refuse(
-            node,
-            f"its axis {axis} is not an axis of its constant of shape {integers.shape}",
-            "quantize the model again",
-        )
-    axis %= max(integers.ndim, 1)
-    if (
-        narrow.ndim != 1
-        or integers.ndim == 0
-        or narrow.size != integers.shape[axis]
-        or zeros.size not in (1, narrow.size)
-    ):
-        context.fail(
-            node,
-            f"{narrow.size} scales along axis {axis} do not fit a constant of shape {integers.shape}",
-            "quantize per tensor or per channel",
-        )
+    axis = scale_axis(context, node, integers.shape, narrow, zeros)
     zeros = np.broadcast_to(zeros.reshape(-1), narrow.shape)
     column = (-1, *[1] * (integers.ndim - 1 - axis))
     integers = _mirrored(context, node, integers, zeros.reshape(column), negative.reshape(column))
@@ -199,18 +174,40 @@ def check_scale_axis(context: GraphContext, node: OnnxNode, shape: tuple[int, ..
         )
 
 
+def scale_axis(
+    context: GraphContext, node: OnnxNode, shape: tuple[int, ...], scale: np.ndarray, zero_point: np.ndarray
+) -> int:
+    """The axis, 0 or more, along which a QuantizeLinear or DequantizeLinear of data of this `shape` has a scale for
+    each index. Raises InvalidNodeError for scales and zero points of other shapes.
+    """
+    rank, axis = len(shape), node.integer("axis", 1)
+    fits = scale.ndim == 1 and -rank <= axis < rank and shape[axis] == scale.size
+    if not fits or zero_point.size not in (1, scale.size):
+        context.refuse(
+            node,
+            f"its {scale.size} scales and {zero_point.size} zero points do not match axis {axis} of its input of shape "
+            f"{shape}",
+            "quantize per tensor or per channel",
+        )
+    return axis % rank
+
+
 def read_grid(
-    context: GraphContext, node: OnnxNode, shape: tuple[int, ...], *, rounds: bool = False
+    context: GraphContext, node: OnnxNode, shape: tuple[int, ...], *, holds: str | None = None
 ) -> tuple[ActivationType, np.ndarray, np.ndarray]:
-    """Returns (type of the integers, float32 scale, zero point) of a QuantizeLinear (`rounds`) or DequantizeLinear of
-    data of this `shape`. Raises NodeError for a scale per block, and for several zero points of one scale."""
+    """Returns (type of the integers, float32 scale, zero point) of a QuantizeLinear or DequantizeLinear of data of this
+    `shape`. `holds`: the type of the integers that a DequantizeLinear reads; None for a QuantizeLinear. Raises
+    NodeError for a scale per block, and for several zero points of one scale."""
     refuse_blocks(context, node)
     scale, zero_point = context.array(node, 1, "scale"), context.array(node, 2, "zero point")
     if scale is None:
         context.fail(node, "its scale is missing", "give scale and zero point as initializers")
-    dtype = np.dtype(np.uint8) if zero_point is None else zero_point.dtype
-    if rounds:
-        dtype = rounded_type(context, node, None if zero_point is None else dtype)
+    given = None if zero_point is None else zero_point.dtype
+    dtype = rounded_type(context, node, given) if holds is None else np.dtype(holds)
+    if given not in (None, dtype):
+        context.refuse(
+            node, f"its zero point of type {given} does not match its input, integers of type {dtype}"
+        )
     zero_point = np.zeros(scale.shape, dtype) if zero_point is None else zero_point
     if scale.size == 1:
         check_scale_axis(context, node, shape)

@@ -14,7 +14,7 @@ from ....ir.types import DType
 from ....te.merge import broadcast
 from ....te.ops.movement import PAD_MODES, pad_runs, slice_runs
 from ..attributes import OnnxNode
-from ..axes import one_axis
+from ..axes import one_axis, wrapped_indices
 from ..constants import check_text
 from ..context import GraphContext
 
@@ -163,11 +163,7 @@ def import_gather(context: GraphContext, node: OnnxNode) -> None:
         indices = context.array(node, 1, "indices")
         if indices is None or indices.dtype.kind not in "iu" or not indices.size:
             context.refuse(node, "its indices must be integers, and at least one must be given")
-        if indices.min() < -data.shape[axis] or indices.max() >= data.shape[axis]:
-            context.refuse(
-                node, f"some of its indices lie outside of axis {axis}, which has {data.shape[axis]} elements"
-            )
-        chosen = indices.astype(np.int64) % data.shape[axis]
+        chosen = wrapped_indices(context, node, indices, data.shape, axis)
         operator, inputs = Gather(axis=axis, indices=tuple(chosen.reshape(-1).tolist())), (data.name,)
     else:
         from ..float_operators.pointwise import as_type

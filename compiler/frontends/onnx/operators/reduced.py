@@ -17,13 +17,13 @@ from ..attributes import OnnxNode
 from ..axes import reduced_axes, reduced_shape
 from ..emit import Rounding, emit, real_operand
 from ..integer_context import ImportContext, pending_result
-from ..operations import Function, Maximum, Opaque, Operation
+from ..operations import Function, Maximum, Opaque, Operation, Shared
 from ..strided_views import elements_of, with_view, without_pads
 from ..values import Pending, Real, reshaped
 from .activation_products import multiplied
 from .differences import magnitudes, negated
 from .pools import Lines, average_of, lines_along
-from .row_values import Shared
+from .products import TWO_ACTIVATIONS
 from .rows import shared_rows
 from .tables import real_values, round_function
 
@@ -94,11 +94,7 @@ def _products(context: ImportContext, node: OnnxNode, data: Real, axes: set[int]
     second = with_view(context, other, elements_of(context, other).reshape(down))
     found = multiplied(context, node, first, second)
     if found is None:
-        context.fail(
-            node,
-            "multiplies two activations, which needs an accelerator with batch = 1 and block_in = block_out",
-            "change the configuration, or run the node on the processor (--target vdla,llvm)",
-        )
+        context.fail(node, *TWO_ACTIVATIONS)
     return found
 
 

@@ -13,6 +13,7 @@ from ....ir.limits import MOST_POSITIONS
 from ....te.ops.resize import Coordinates, Rounding
 from ..attributes import OnnxNode
 from ..context import GraphContext
+from .window_attributes import check_image
 
 CROP, SYMMETRIC = "tf_crop_and_resize", "half_pixel_symmetric"
 COORDINATES: tuple[Coordinates, ...] = get_args(Coordinates)
@@ -74,10 +75,7 @@ def import_resize(context: GraphContext, node: OnnxNode) -> None:
     """
     data = context.operand(node, 0)
     given = data.shape
-    if len(given) != 4:
-        context.fail(
-            node, f"its input of shape {given} must have four dimensions", "give a tensor (N, C, H, W)"
-        )
+    check_image(context, node, given)
     mode, coordinates, rounding = modes_of(context, node)
     if mode == "cubic" or coordinates in ONE_BY_ONE:
         context.fail(

@@ -12,14 +12,13 @@ from ....graph.abilities import needs
 from ....graph.int8_operators import Rows as IntegerRows
 from ....te.blocks import Pair
 from ..attributes import OnnxNode
-from ..axes import one_axis, softmax_axis
+from ..axes import one_axis
 from ..emit import Rounding
 from ..integer_context import ImportContext
 from ..known_values import Constant, QuantizedConstant
-from ..operations import Function, Identity
+from ..operations import Function, Identity, Shared
 from ..strided_views import contiguous, elements_of, rows_of, with_view
-from ..values import Pending, Real, Value, reshaped
-from .row_values import Shared
+from ..values import Pending, Real, reshaped
 
 LARGEST_BIAS = 1 << 30
 """Largest bias of a channel (offset / gain). If the bias would be larger, the gain is increased instead; this changes
@@ -37,19 +36,19 @@ def import_rows(context: ImportContext, node: OnnxNode) -> bool:
     if abilities.processor and not abilities.rows:
         return False
     value = context.value(node, 0)
-    data = _operand(value, node.op_type)
+    data = value if isinstance(value, Real) else None
+    if node.op_type == "Softmax" and isinstance(value, Pending) and step_of(value) is not None:
+        data = data_of(value)
     if data is None or len([name for name in node.outputs if name]) > 1:
         return False
     rank = len(data.shape)
-    axis, alone = one_axis(context, node, data.shape, -1), True
-    if node.op_type == "Softmax":
-        axis, alone = softmax_axis(context, node, data.shape)
+    axis, softmax = one_axis(context, node, data.shape, -1), node.op_type == "Softmax"
     if not abilities.rows:
         context.fail(node, *needs("rows"))
-    shape, moved, images = data.shape, None, (axis, rank, node.op_type, alone) == (1, 4, "Softmax", True)
+    shape, moved, images = data.shape, None, softmax and (axis, rank) == (1, 4)
     if axis != rank - 1 and not images:
         elements = elements_of(context, data)
-        if node.op_type == "Softmax" and alone:
+        if softmax:
             moved, elements = axis, np.moveaxis(elements, axis, -1)
         else:
             elements = elements.reshape(*shape[:axis] or (1,), -1)
@@ -57,7 +56,7 @@ def import_rows(context: ImportContext, node: OnnxNode) -> bool:
     members: tuple[str, ...] = ()
     if isinstance(value, Pending):
         operation, members = Shared(data=data, entries=exponentials(step_of(value) or 1.0)), value.members
-    elif node.op_type == "Softmax":
+    elif softmax:
         operation = Shared(data=data)
     else:
         operation = _normalization(context, node, data)
@@ -99,18 +98,6 @@ def shared_rows(
         shape=data.shape,
         view=view,
     )
-
-
-def _operand(value: Value | None, operator: str) -> Real | None:
-    """The tensor to which a softmax or normalization applies: `value` itself or, if `operator` is "Softmax", the tensor
-    of scaled scores; None for other values.
-    """
-    match value:
-        case Real():
-            return value
-        case Pending() if operator == "Softmax" and step_of(value) is not None:
-            return data_of(value)
-    return None
 
 
 def step_of(scores: Real | Pending) -> float | None:

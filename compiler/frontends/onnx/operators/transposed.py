@@ -26,13 +26,12 @@ from ..values import Pending
 from .products import bias_operand, fitted_sums, weight_operand
 from .wide_weights import split_weights
 from .window_attributes import (
-    AUTOMATIC,
     PerDimension,
     bias_names,
     check_image,
-    check_kernel,
     convolution_groups,
     on_plane,
+    read_windows,
 )
 
 PHASE_CHANNELS = 16
@@ -49,31 +48,16 @@ def transposed_windows(
     `output_shape`.
     """
     rank = len(sizes)
-    check_kernel(context, node, kernel)
-    strides, dilations, extra = (
-        node.integers(name, (one,) * rank)
-        for name, one in (("strides", 1), ("dilations", 1), ("output_padding", 0))
-    )
-    auto, pads = node.text("auto_pad", "NOTSET"), node.integers("pads", (0,) * (2 * rank))
-    wanted = node.integers("output_shape", ())[-rank:]
-    counts = [len(values) for values in (strides, dilations, extra, wanted or extra)]
-    if auto not in AUTOMATIC or counts != [rank] * 4 or len(pads) != 2 * rank:
+    auto, windows = node.text("auto_pad", "NOTSET"), read_windows(context, node, sizes, kernel, declared=True)
+    extra, wanted = node.integers("output_padding", (0,) * rank), node.integers("output_shape", ())[-rank:]
+    if not len(extra) == len(wanted or extra) == rank or min(extra) < 0:
         context.refuse(
             node,
-            f"its auto_pad must be one of {', '.join(AUTOMATIC)}, not {auto}; its strides {strides}, dilations "
-            f"{dilations}, output_padding {extra} and output_shape {wanted} must have {rank} numbers each; its pads "
-            f"{pads} must have {2 * rank}",
+            f"its output_padding {extra} and output_shape {wanted} must have {rank} numbers of 0 or more each",
         )
-    if min((*strides, *dilations)) < 1 or min((*extra, *pads)) < 0:
-        context.fail(
-            node,
-            f"its strides {strides} and dilations {dilations} must be at least 1, its pads {pads} and output_padding "
-            f"{extra} at least 0",
-            "export the model with attributes in these ranges",
-        )
-    before, after, padding = list(pads[:rank]), list(pads[rank:]), list(extra)
-    if auto == "VALID":
-        before, after = [0] * rank, [0] * rank
+    strides, dilations, padding = windows.strides, windows.dilations, list(extra)
+    pads = (0,) * (2 * rank) if auto == "VALID" else windows.pads
+    before, after = list(pads[:rank]), list(pads[rank:])
     for d in range(rank) if wanted or auto not in ("NOTSET", "VALID") else ():
         full = strides[d] * (sizes[d] - 1) + extra[d] + (kernel[d] - 1) * dilations[d] + 1
         total = full - (wanted[d] if wanted else sizes[d] * strides[d])
@@ -81,8 +65,7 @@ def transposed_windows(
         total = max(0, total)
         before[d] = total // 2 if auto == "SAME_UPPER" else total - total // 2
         after[d] = total - before[d]
-    windows = Windows(kernel=kernel, strides=strides, dilations=dilations, pads=(*before, *after))
-    return windows, tuple(padding)
+    return replace(windows, pads=(*before, *after)), tuple(padding)
 
 
 def import_transposed_convolution(context: GraphContext, node: OnnxNode) -> None:

@@ -15,7 +15,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from math import prod
 
 import numpy as np
 
@@ -25,35 +24,17 @@ from ....te.blocks import Window
 from ....te.ops.transposed_convolution import transposed_outputs
 from ..attributes import OnnxNode
 from ..emit import Rounding, real_operand
+from ..inputs import SLICES
 from ..integer_context import ImportContext, pending_result
 from ..operations import Maximum, Opaque, Operation, Product
-from ..strided_views import arranged, check_size, elements_of, without_pads
-from ..values import FloatInput, Pending, Real
+from ..strided_views import arranged, check_size, elements_of, transposed_view, without_pads
+from ..values import Pending, Real
 from .pools import UNCOUNTED, average_of, lines_along, pool_windows
 from .products import bias_operand, weight_operand
 from .transposed import round_transposed, transposed_weights, transposed_windows
 from .window_attributes import convolution_groups, read_windows
 
 Plane = tuple[int, int]
-
-
-def stored_volume(value: FloatInput) -> tuple[tuple[int, ...], tuple[int, int, int, int], np.ndarray]:
-    """How to store a model input that is a volume (N, C, D, H, W): as slices, which are images (N * D, C, H, W).
-    Returns (permutation, shape, view). The host transposes the input by the permutation and reshapes it to the shape;
-    the view maps each element of the volume to its index in the slices.
-    """
-    batch, channels, depth, height, width = value.shape
-    given = value.permutation or tuple(range(5))
-    order = tuple([given[axis] for axis in (0, 2, 1, 3, 4)])
-    return order, (batch * depth, channels, height, width), _volume(batch, depth, channels, (height, width))
-
-
-def _volume(batch: int, depth: int, channels: int, plane: Plane) -> np.ndarray:
-    """The row-major indices, in the stored slices (N * D, C, H, W), of a volume's elements (N, C, D, H, W); `plane`:
-    (H, W).
-    """
-    sizes = (batch, depth, channels, *plane)
-    return np.arange(prod(sizes)).reshape(sizes).transpose(0, 2, 1, 3, 4)
 
 
 def import_on_volume(context: ImportContext, node: OnnxNode) -> None:
@@ -204,8 +185,8 @@ def _sliced(
     pending result, which the next QuantizeLinear rounds. `batch`, `depth`, `channels` and `plane` (H, W): sizes of the
     resulting volume.
     """
-    natural = (batch * depth, channels, *plane)
-    return pending_result(node, operation, natural, view=_volume(batch, depth, channels, plane))
+    view = transposed_view((batch, channels, depth, *plane), SLICES)
+    return pending_result(node, operation, (batch * depth, channels, *plane), view=view)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

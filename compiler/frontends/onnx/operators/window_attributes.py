@@ -25,7 +25,7 @@ def check_image(context: GraphContext, node: OnnxNode, data: Sequence[int]) -> N
         context.fail(
             node,
             f"its input of shape {data} must have four dimensions",
-            "only 2-D windows over (N, C, H, W) are supported",
+            "use two spatial dimensions, in a tensor (N, C, H, W)",
         )
 
 
@@ -56,14 +56,21 @@ def convolution_groups(
 
 
 def read_windows(
-    context: GraphContext, node: OnnxNode, sizes: Sequence[int], kernel: PerDimension
+    context: GraphContext,
+    node: OnnxNode,
+    sizes: Sequence[int],
+    kernel: PerDimension,
+    *,
+    declared: bool = False,
 ) -> Windows:
     """Reads the windows of a convolution or pool from the node's attributes: strides, dilations and pads. `sizes`:
-    spatial sizes of the input; `kernel`: size of a window."""
+    spatial sizes of the input; `kernel`: size of a window. With `declared` the pads are the attribute `pads`, whatever
+    the attribute `auto_pad` says."""
     rank = len(sizes)
     strides, dilations = (node.integers(name, (1,) * rank) for name in ("strides", "dilations"))
     auto, pads = node.text("auto_pad", "NOTSET"), node.integers("pads", (0,) * (2 * rank))
-    check_kernel(context, node, kernel)
+    if (given := node.integers("kernel_shape", kernel)) != kernel:
+        context.refuse(node, f"its kernel_shape {given} does not match its weights, whose kernel is {kernel}")
     if auto not in AUTOMATIC:
         context.refuse(
             node, f"its auto_pad '{auto}' is unknown", f"use {', '.join(AUTOMATIC[:-1])} or {AUTOMATIC[-1]}"
@@ -76,7 +83,7 @@ def read_windows(
             "spatial dimensions",
             "give a number of 1 or more for each dimension, and two pads of 0 or more",
         )
-    if auto != "NOTSET":
+    if auto != "NOTSET" and not declared:
         pads = automatic_pads(auto, sizes, kernel, strides, dilations)
     return Windows(kernel=kernel, strides=strides, dilations=dilations, pads=pads)
 
@@ -90,15 +97,6 @@ def on_plane(windows: Windows) -> Window:
         pads=(top, left, bottom, right),
         dilations=(windows.dilations[0], windows.dilations[1]),
     )
-
-
-def check_kernel(context: GraphContext, node: OnnxNode, kernel: PerDimension) -> None:
-    """Raises InvalidNodeError for a node whose attribute `kernel_shape` is not the `kernel` of its weights."""
-    declared = node.integers("kernel_shape", kernel)
-    if declared != kernel:
-        context.refuse(
-            node, f"its kernel_shape {declared} does not match its weights, whose kernel is {kernel}"
-        )
 
 
 def import_convolution(context: GraphContext, node: OnnxNode) -> None:
