@@ -126,7 +126,9 @@ class Report:
 
             return banks_figure(self.program, first, first + 2000 if last is None else last)
         if self.network is None:
-            raise UserError("the program has no layers to plot; `timeline` draws its instructions one by one")
+            raise UserError(
+                "a program has no layers to plot; draw its instructions with the report's method timeline"
+            )
         if kind == "rows":
             from ..report.dram_plots import rows_figure
 

@@ -49,7 +49,7 @@ def cosim(
     if jobs < 1:
         raise UserError(f"--jobs {jobs}: at least 1 process is needed")
     if seed < 0:
-        raise UserError(f"--seed {seed}: seeds are not negative")
+        raise UserError(f"--seed {seed}: must be 0 or more")
     check_directory(output)
     machines = _machines(config)
     with rtl_extra():

@@ -45,7 +45,9 @@ def oracle_for(machines: Iterable[Config], option: DramOracle | None) -> Oracle 
     machines = list(machines)
     if option is not None and all(machine.memory.kind == FIXED for machine in machines):
         names = ", ".join(machine.name for machine in machines)
-        raise UserError(f"--dram {option}: no machine has a DRAM ({names}); leave out --dram")
+        raise UserError(
+            f"--dram {option}: no configuration given has a DRAM (given: {names}); leave out --dram"
+        )
     wanted: Oracle | None = None if option is None else option.value
     for line in dict.fromkeys(line_about_oracle(machine, wanted) for machine in machines):
         if line:

@@ -39,8 +39,8 @@ def enough_memory(path: Path) -> Iterator[None]:
         from vdla.compiler.codegen.cpu.errors import MachineMemoryError
 
         raise MachineMemoryError(
-            f"{path}: this process gets no memory for all arrays of a run; run the network on a machine with more "
-            "memory, or export the model for smaller inputs"
+            f"{path}: this process cannot allocate memory for all arrays of a run; run the network on a machine "
+            "with more memory, or export the model for smaller inputs"
         ) from None
 
 

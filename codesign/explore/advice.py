@@ -287,7 +287,10 @@ def needed_extensions(config: Config, trial: Trial) -> tuple[str, ...]:
         added += [] if name in config.extensions else [name]
     failed = trial.figures(_extended(config, added)).failed
     if failed is not None:
-        raise UserError(f"configuration {config.name}, with every extension that its shape allows: {failed}")
+        raise UserError(
+            f"configuration {config.name} cannot run the network, even with every extension that its shape allows: "
+            f"{failed}"
+        )
     for name in reversed(added):
         fewer = [item for item in added if item != name]
         if len(with_what_they_need((*config.extensions, *fewer))) < len(config.extensions) + len(fewer):

@@ -186,7 +186,7 @@ def _number(value: Any) -> float:
     Raises ValueError or TypeError for any other value, also for a bool.
     """
     if isinstance(value, bool) or not 0 <= value <= _GREATEST:
-        raise ValueError(f"{value!r} is not a valid figure")
+        raise ValueError(f"a figure is {value!r}, not a number from 0 to {_GREATEST:g}")
     return value
 
 
@@ -211,8 +211,13 @@ def from_json(value: Mapping[str, Any]) -> Figures:
     if "failed" in value:
         return Figures(failed=str(value["failed"]))
     networks = {str(name): _network_from_json(item) for name, item in value["networks"].items()}
-    if not networks or any(item.cycles < 1 for item in networks.values()):
-        raise ValueError("the figures have no networks, or cycles below 1")
+    if not networks:
+        raise ValueError("the figures name no network")
+    for name, item in networks.items():
+        if item.cycles < 1:
+            raise ValueError(
+                f"the figures of network {name} have {item.cycles} cycles; at least 1 is possible"
+            )
     return Figures(
         area={str(unit): _number(x) for unit, x in value["area_mm2"].items()},
         clock_mhz=None if value.get("clock_mhz") is None else _number(value["clock_mhz"]),

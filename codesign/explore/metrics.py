@@ -171,8 +171,10 @@ def metric_of(name: str) -> Metric:
 def parse_objectives(names: Sequence[str]) -> tuple[Metric, ...]:
     """The metrics with the given names. Raises UserError for no name, an unknown or a repeated name."""
     names = [name.strip() for name in names]
-    if not names or len(set(names)) != len(names):
-        raise UserError("name at least one objective, and none twice, as in latency,energy,area")
+    if not names:
+        raise UserError("no objective is named; name at least one, as in latency,energy,area")
+    if twice := [name for k, name in enumerate(names) if name in names[:k]]:
+        raise UserError(f'the objective "{twice[0]}" is named twice; name it once')
     return tuple(metric_of(name) for name in names)
 
 

@@ -90,7 +90,10 @@ class Study:
         if not self.networks:
             raise UserError("give at least one network")
         if self.budget < 1 or self.batch < 1 or self.place.workers < 1:
-            raise UserError("budget, batch and workers must each be at least 1")
+            raise UserError(
+                f"budget = {self.budget}, batch = {self.batch} and workers = {self.place.workers}: each must be at "
+                "least 1"
+            )
         if self.seed < 0:
             raise UserError(f"seed = {self.seed}; give a number of 0 or more")
         if not LEAST_TIMEOUT <= self.place.timeout <= MOST_TIMEOUT:

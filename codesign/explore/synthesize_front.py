@@ -40,8 +40,8 @@ def check_synthesis(components: Components) -> str | None:
     """
     if not components.modelled:
         raise UserError(
-            f"--synthesize measures in {shipped_cell_model().library}, and the table {components.name} is of another "
-            "technology; leave out --technology"
+            f"--synthesize measures area in cells of {shipped_cell_model().library}, but the table "
+            f"{components.name} is of another technology; leave out --technology"
         )
     tool_version(PACKAGE)
     if (library := find_library()).name != shipped_cell_model().library:

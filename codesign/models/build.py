@@ -108,10 +108,11 @@ def build(
     if layers is not None and name not in TRANSFORMERS:
         raise UnknownModelError(f"{name} has a fixed number of layers; leave the number out")
     if symbolic and (name not in TRANSFORMERS or size is not None):
-        other = (
-            "leave the size out, as a symbol takes its place" if size is not None else "only transformers can"
+        raise UnknownModelError(
+            f"{name}: with a symbol the sequences have no fixed size; leave the size out"
+            if name in TRANSFORMERS
+            else f"{name} cannot have a symbolic size, as only transformers can; leave the symbol out"
         )
-        raise UnknownModelError(f"{name} cannot be symbolic: {other}")
     if name in FLOAT_NAMES or name in ORIGINALS or name in TRANSFORMERS:
         if form != "float":
             raise UnknownModelError(
@@ -154,7 +155,9 @@ def sample_inputs(name: str, count: int, seed: int = 0) -> NDArray[np.float32]:
     if seed < 0:
         raise UnknownModelError(f"the seed {seed} is negative; choose 0 or more")
     if name in TRANSFORMERS:
-        raise UnknownModelError(f"{name} takes tokens; transformers.token_inputs makes them")
+        raise UnknownModelError(
+            f"{name} takes tokens, not images or noise; make its inputs with transformers.token_inputs"
+        )
     if name in ORIGINALS:
         size = originals.original(name).size
         return sample_noise((3, size, size), count, seed)

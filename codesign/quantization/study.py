@@ -187,7 +187,7 @@ class Found:
             least = min(self.front, key=lambda member: member.figures.milliseconds)
             raise UserError(
                 f"{source}: no quantized network that the search found takes at most {latency:g} ms; the fastest takes "
-                f"{least.figures.milliseconds:.4g} ms at {least.figures.sqnr:.1f} dB"
+                f"{least.figures.milliseconds:.4g} ms at {least.figures.sqnr:.1f} dB; a larger --budget looks further"
             )
         if sqnr is not None:
             good = [member for member in within if member.figures.sqnr >= sqnr]

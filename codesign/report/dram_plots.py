@@ -28,7 +28,9 @@ def banks_figure(program: Program, first: int, last: int) -> Figure:
     """
     runs = word_runs(program.config, np.asarray(program.instructions), np.asarray(program.image))
     if runs is None:
-        raise UserError(f"{program.config.name} has no DRAM; there are no banks to plot")
+        raise UserError(
+            f"configuration {program.config.name} has no DRAM, so there are no banks to plot; choose one with a DRAM"
+        )
     shown = (runs.stop > first) & (runs.start < last)
     bank_of, names_of_banks = runs.banks()
     banks = range(len(names_of_banks))
@@ -72,7 +74,9 @@ def rows_figure(run: RunAccount) -> Figure:
     """
     known = [(layer, layer.row_hits) for layer in run.layers if layer.row_hits is not None]
     if not known:
-        raise UserError(f"{run.config} has no DRAM; there are no rows to plot")
+        raise UserError(
+            f"configuration {run.config} has no DRAM, so there are no rows to plot; choose one with a DRAM"
+        )
     most = sorted(known, key=_opened, reverse=True)[:MOST_LAYERS]
     layers = [item for item in known if item in most]
     figure = new_figure(11, 1.3 + 0.24 * len(layers))

@@ -173,6 +173,7 @@ def _run(item: Mapping[str, Any]) -> Run:
     # Costs may be rounded, so an improvement may be invisible.
     if not (np.all(np.diff(trials) > 0) and np.all(np.array(costs[:-1]) >= costs[1:])):
         raise ValueError(
-            f"the curve of {run.layer}, {run.strategy}, seed {run.seed} is not a sequence of improvements"
+            f"the curve of layer {run.layer}, strategy {run.strategy}, seed {run.seed} must have increasing numbers of "
+            "trials and costs that do not increase"
         )
     return run

@@ -92,7 +92,7 @@ def _job(target: Tunable[WorkloadT], subject: Subject[WorkloadT], run: Run, read
     try:
         space = target.templates.space(target.target, workload)
     except EmptySpaceError as error:
-        raise UserError(f"{subject.name}: {error} of {target.machine}") from None
+        raise UserError(f"{subject.name}: cannot be tuned: {error} of {target.machine}") from None
     resumed = trials_of(
         run.known,
         task,
@@ -143,7 +143,7 @@ def _histories(target: Tunable[Any], jobs: Sequence[Job], run: Run) -> list[Hist
 
     histories = spend_trials(jobs, plan, write=run.write, watch=run.watchers.trial, refuse=refuse)
     if len(empty) == len(jobs):
-        raise UserError(f"{empty[0]} of {target.machine}")
+        raise UserError(f"no layer can be tuned: {empty[0]} of {target.machine}")
     return histories
 
 

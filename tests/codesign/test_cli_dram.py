@@ -196,7 +196,7 @@ def test_the_option_for_the_memory_of_the_rtl_needs_rtl_and_a_dram(vdla, tmp_pat
     )  # fmt: skip
     fixed = vdla("cosim", "--config", "tiny", "--programs", "1", "--dram", "model")
     assert (fixed.code, fixed.err.strip()) == (
-        2, "error: --dram model: no machine has a DRAM (tiny); leave out --dram",
+        2, "error: --dram model: no configuration given has a DRAM (given: tiny); leave out --dram",
     )  # fmt: skip
 
 
@@ -262,5 +262,5 @@ def test_pictures_of_banks_and_rows() -> None:
         layer.name for layer in report.network.layers
     ]
     for kind in ("banks", "rows"):
-        with pytest.raises(api.UserError, match="tiny has no DRAM"):
+        with pytest.raises(api.UserError, match=f"tiny has no DRAM, so there are no {kind}"):
             api.simulate(api.compile(models.build("small_cnn"), config=TINY)).plot(kind)

@@ -186,7 +186,7 @@ def _atom(values: ExpressionEmitter, atom: Expr) -> Index:
             return Index(values.dialect.converted(DType.INT64, values.as_float(value)), True)
         case Load() | Call():
             return Index(values.emit(atom), True)
-    raise LoweringError(f"no code can be generated for the index {format_expr(atom)}")
+    raise LoweringError(f"GPUs have no code for {type(atom).__name__} in an index: {format_expr(atom)}")
 
 
 def _division(values: ExpressionEmitter, op: Operator, a: Expr, b: Expr) -> Index:

@@ -70,7 +70,7 @@ def emission_of(declaration: IntrinsicDeclaration) -> Emission:
     for prefix, emission in _EMISSIONS.items():
         if declaration.name.startswith(prefix):
             return emission
-    raise LoweringError(f"the instruction {declaration.name} is not one of this target")
+    raise LoweringError(f"GPUs have no code for {declaration.name}; use another intrinsic")
 
 
 def capability_of(declaration: IntrinsicDeclaration) -> Capability | None:
@@ -135,7 +135,7 @@ def _check_contiguous(kernel: KernelEmitter, use: Intrinsic, formal: Buffer, reg
         size = int(extent.value) if isinstance(extent, Const) else 0
         if size != 1 and stride != expected:
             raise LoweringError(
-                f"`{summarize(use)}`: the elements of {formal.name} are not contiguous in memory"
+                f"`{summarize(use)}`: operand {formal.name} must be contiguous in memory; pack its buffer or copy it"
             )
         expected *= size
 

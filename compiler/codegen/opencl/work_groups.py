@@ -111,7 +111,9 @@ def parse_limits(text: str, kind: str, default: Limits) -> Limits:
     """
     words = text.split()
     if not words or words[0] != kind:
-        raise OpenClTargetError(f'target "{text}" does not begin with "{kind}"')
+        raise OpenClTargetError(
+            f'target "{text}" does not begin with "{kind}"; write "{kind}", or "{kind} {THREADS}=N"'
+        )
     given: dict[str, int] = {}
     for word in words[1:]:
         option, _, value = word.partition("=")

@@ -108,7 +108,7 @@ def evaluate_node(
         context.fail(
             node,
             "depends on constants only, but contains a subgraph, which is not computed at import",
-            _OUTSIDE,
+            "compute its result with onnxruntime, and replace the node by an initializer",
         )
     if node.domain and means_standard(node.domain, node.op_type):
         node = replace(node, domain="", proto=standard_node(node.proto))
