@@ -107,8 +107,9 @@ def sample_arrays(graph: Graph, count: int, seed: int = 0) -> list[Arrays]:
 
 
 def shipped_samples(model: TakesInputs, count: int, seed: int = 0) -> list[Arrays] | None:
-    """The sample images of a shipped model, one dict of arrays for each of `count` launches. None for other models: if
-    the name is neither a shipped model's nor begins with one and "_", or the input is no float32 image of its size.
+    """The sample images of a shipped model, one dict of arrays for each of `count` launches. None for any other model.
+    A model counts as shipped if its name is the name of a shipped model, or begins with that name and "_", and if its
+    only input is a float32 image of the shipped model's size.
     """
     name = next((n for n in models.NAMES if model.name == n or model.name.startswith(f"{n}_")), None)
     if name is None or len(model.inputs) != 1:
@@ -166,7 +167,7 @@ def split_launches(
     launches.
 
     Raises CheckError for a missing or unknown name, a wrong shape or type, more than MOST_LAUNCHES launches, or inputs
-    for different numbers of launches. Its message begins with `where`, the source of the arrays.
+    for different numbers of launches. The message of the error begins with `where`, the source of the arrays.
     """
     count = _count_launches(inputs, arrays, where)
     if count == 1:
@@ -310,8 +311,8 @@ def compare_layers(
     A comparison of the outputs alone would be too strict. In symmetric int8 models, ONNX Runtime computes each layer in
     float32, between a DequantizeLinear and a QuantizeLinear, so a result may differ in its last bit; over many layers
     these differences add up (docs/measures.md). The same happens with all models on processors whose integer kernels
-    saturate. If a model rounds the statistics of a normalization's rows, which the accelerator does not, ONNX Runtime
-    computes the model without these roundings (`statistic_roundings`).
+    saturate. Some models round the statistics of a normalization's rows; the accelerator does not. ONNX Runtime
+    computes these models without the roundings (`statistic_roundings`).
 
     `abilities`: the operators that the target supports; they decide how the model is divided into layers. Raises
     CheckError.

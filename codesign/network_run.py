@@ -178,11 +178,11 @@ def load_simulator() -> None:
 def check_run(
     compiled: Compiled, model: Path, launches: Sequence[Arrays], simulated: Simulated, wanted: str
 ) -> tuple[CheckAccount, str | None]:
-    """Compares the outputs of every launch with a reference; in any case also with our own interpreter.
+    """Compares the outputs of every launch with our own interpreter, and with a reference.
 
-    `wanted` is auto, onnxruntime or interpreter. Returns the verdict, and, if auto takes the interpreter as the
-    reference, the reason (else None). Raises RuntimeError if simulator and interpreter differ, which is a defect of the
-    toolkit.
+    `wanted` is the reference: onnxruntime, interpreter or auto. Returns (verdict, reason). The reason is a text that
+    says why auto chose the interpreter as the reference, None in all other cases. Raises RuntimeError if simulator and
+    interpreter differ, which is a defect of the toolkit.
     """
     against, remark = reference_to_use(wanted, model)
     graph, abilities = compiled.graph, Abilities.of(compiled.program.config)

@@ -195,8 +195,8 @@ class CheckAccount:
 
 
 def run_account(document: Mapping[str, Any]) -> RunAccount:
-    """The results in a JSON object of `RunAccount.to_dict`, rounded as they are there, and without its warnings. Raises
-    KeyError or TypeError for any other object.
+    """Reads the results in a JSON object of `RunAccount.to_dict`. The numbers are as rounded as in the object; the
+    warnings are not read. Raises KeyError or TypeError for any other object.
     """
     check = document["check"]
     return RunAccount(
@@ -233,7 +233,7 @@ class RunAccount:
     warnings: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
-        """The JSON object of `vdla run` and of report.json; each of them may have further members."""
+        """The common members of the JSON object that `vdla run` prints and of the JSON object in report.json."""
         return {
             "model": self.model,
             "config": self.config,

@@ -260,8 +260,8 @@ of other kinds is divided into repeated reads and padding.
 
 
 def explain_excess(traffic: Traffic, compulsory: Mapping[str, int]) -> dict[str, int]:
-    """Divides the bytes that were moved in excess of the `compulsory` ones (by kind) by reason. Reasons without bytes
-    are left out. The numbers add up exactly to the total excess.
+    """Gives the reasons for the bytes that were moved in excess of the `compulsory` bytes (by kind): a number of bytes
+    by reason. Reasons without bytes are left out. The numbers add up exactly to the total excess.
 
     Some reasons are named in `EXPLANATIONS`. The others begin with the kind of data, as in "wgt read again":
 

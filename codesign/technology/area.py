@@ -37,8 +37,8 @@ class Structure:
 
 def structure_of(config: Config, components: Components) -> Structure:
     """Area and clock of a machine (`clock_of`). The area is predicted by the shipped models, or follows from the table
-    `components`. To the area, the published area of the DRAM's PHYs (circuits at the pins) and the area of the router
-    to several channels are added if there are any; they are taken as exact when the interval of the area is computed.
+    `components`. A machine with a DRAM also has the published area of the DRAM's PHYs (circuits at the pins) and, with
+    several channels, the area of the router. The interval of the total area takes these two areas as exact.
     """
     clock = clock_of(config, components)
     flip_flop = None if components.modelled else components.area["flip_flop_bit"]

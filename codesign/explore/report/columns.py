@@ -13,8 +13,8 @@ from vdla.isa.config_text import toml_text
 from .layers import rounded
 
 FEW = 4
-"""A column is written in the shorter form, as a list of distinct values and an index for each design, if there are at
-least this many times as many designs as distinct values.
+"""Least ratio of the number of designs to the number of distinct values for which a column is written in the shorter
+form: a list of the distinct values, and an index for each design.
 """
 
 

@@ -323,8 +323,8 @@ def _figure(metric: Metric, entry: Entry, weights: Mapping[str, float]) -> float
 
 
 def _intervals(entries: Sequence[Entry], weights: Mapping[str, float]) -> dict[str, Any]:
-    """Lower and upper ends ("low", "high") of the 90% intervals in the metrics' units (not as factors): for each of the
-    two, a column by name of each metric that has intervals.
+    """The 90% intervals of all designs, in the metrics' units (not as factors). "low" has the lower ends and "high" the
+    upper ends: a column for each metric that has intervals, by name of the metric.
     """
     found: dict[str, Any] = {"low": {}, "high": {}}
     intervals = [intervals_of(entry.figures, weights) for entry in entries]
