@@ -255,9 +255,9 @@ def _folding(config: Config, rng: np.random.Generator) -> Config | None:
 
 
 def order(count: int) -> list[int]:
-    """Numbers of draws (random machines) in the order of measuring: first `count` draws of the general kind,
-    alternating between draws for fitting and held-out draws (after the HELD_OUTS held-out ones: for fitting alone);
-    then all draws of the special kinds.
+    """Numbers of draws (random machines) in the order of measuring. First come `count` draws of the general kind: draws
+    for fitting and held-out draws alternate until all HELD_OUTS held-out draws are used, and the rest are for fitting.
+    Then come all draws of the special kinds.
     """
     pairs = [number for i in range(HELD_OUTS) for number in (i, HELD_OUT + i)]
     small = [

@@ -109,8 +109,8 @@ def main(options: Given) -> None:
 
 
 def keep_bytecode() -> None:
-    """Allows Python to write the bytecode of the package's sources, as it does by default, and makes it write it:
-    imports the package in another process.
+    """Makes Python write the bytecode of the package's sources, even if the environment forbids this: imports the
+    package in another process.
     """
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     modules = (

@@ -229,8 +229,9 @@ def _program(one: fit.Judged, spread: Spread) -> dict[str, Any]:
 
 
 def _by_part(rows: Rows, costs: fit.Costs, known: Mapping[str, Config]) -> dict[str, float]:
-    """Mean errors of the energy of changing data that the model `costs` predicts for the programs `rows`, for each part
-    of a machine, relative to the program's whole energy of changing data. `known`: the machines by name.
+    """Mean errors of the predicted energy of changing data, by part of the machine, over the programs `rows`. `costs`
+    is the model that predicts. Each error is relative to the program's energy of changing data in all parts. `known`:
+    the machines by name.
     """
     return {
         part: _mean(
@@ -243,9 +244,9 @@ def _by_part(rows: Rows, costs: fit.Costs, known: Mapping[str, Config]) -> dict[
 
 
 def _constant(fitted: Rows, judged: Rows, known: Mapping[str, Config]) -> float:
-    """Mean relative error, over the programs `judged`, of the energy of changing data, predicted by a model that is
-    fitted to the programs `fitted` and ignores which bits change: all operations of a kind cost the same. `known`: the
-    machines by name.
+    """Mean relative error of a simpler model of the energy of changing data. In this model, all operations of a kind
+    cost the same, whatever bits change. It is fitted to the programs `fitted` and judged on the programs `judged`.
+    `known`: the machines by name.
     """
 
     def without(row: dict[str, Any]) -> dict[str, Any]:

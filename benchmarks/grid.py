@@ -193,8 +193,8 @@ def cell(config: Config, networks: Sequence[Network]) -> dict[str, Any]:
 
 
 def summary(cells: Sequence[dict[str, Any]], networks: Sequence[str]) -> dict[str, Any]:
-    """Geometric mean and minimum of the utilization of `networks`, and the numbers of cells' utilizations below two
-    limits, over all cells and for each array.
+    """Geometric mean and minimum of the utilizations of `networks` in the cells, and how many utilizations are below
+    each of two limits; for all cells together and for each array.
     """
 
     def of(chosen: Sequence[dict[str, Any]]) -> dict[str, float]:

@@ -60,8 +60,9 @@ Feeds = Callable[[int], dict[str, np.ndarray]]
 
 
 def quantized(name: str, model: onnx.ModelProto, feeds: Feeds) -> Path:
-    """Path of the float model `model` quantized, a file in the cache; the file is made if it does not exist. Its name
-    begins with `name`. `feeds`: returns the model's inputs for a seed; those of the first seeds are for calibration.
+    """The path of a file in the cache with the quantized form of the float model `model`. The file is made if it does
+    not exist; its name begins with `name`. `feeds`: a function that returns the model's inputs for a seed; the inputs
+    for the first seeds are used for calibration.
     """
     exclude = left_float(model)
     content = model.SerializeToString(deterministic=True)

@@ -36,9 +36,9 @@ from vdla.util.errors import UserError
 
 
 def measure(cases: Sequence[NodeCase]) -> tuple[list[tuple[Judged, Judged | None]], Counter[str]]:
-    """Runs the node tests `cases`. Returns two verdicts on each: on the unchanged test and, if it is refused, on the
-    test with its parameters as constants (else None; also None if it has none). Also returns the number of tests that
-    are not run, by kind.
+    """Runs the node tests `cases`. Returns two verdicts on each test, and the number of tests that are not run, by
+    kind. The first verdict is on the unchanged test. If that test is refused and has parameters, the second verdict is
+    on the test with its parameters as constants; otherwise it is None.
     """
     rows: list[tuple[Judged, Judged | None]] = []
     left: Counter[str] = Counter(dict.fromkeys(EXCLUDED_KINDS, 0))

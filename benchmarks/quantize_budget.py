@@ -107,8 +107,8 @@ class AroundAlone(Search):
 
 class RandomDecisions(Search):
     """A search for quantization decisions that begins with the same assignments of decisions as `Search`, and then
-    draws random assignments. Each assignment has a random share, with which each layer that may be float is float; each
-    other decision is changed with probability 1/2.
+    draws random assignments. For each assignment, a probability p is drawn at random. Each layer that may be float is
+    float with probability p; each other decision is changed with probability 1/2.
     """
 
     def ask(self) -> Asking:

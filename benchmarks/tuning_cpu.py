@@ -70,8 +70,9 @@ def search(
     until ENOUGH of ONNX Runtime's speed (None: never), the best speed relative to the template's default, and the CPU
     seconds of a trial.
 
-    `default_over_peer`: the speed of the template's default relative to ONNX Runtime's. `features`: "program" lets a
-    search with a learned model lower a short list of candidates and rank it again before each batch; "account": not.
+    `default_over_peer`: the speed of the template's default relative to ONNX Runtime's. `features`: with "program", a
+    search with a learned model lowers a short list of candidates and ranks it again before each batch; with "account",
+    it does not.
     """
     target, workload = host_target(), workload_of(name)
     own = CPU.space(target, workload)

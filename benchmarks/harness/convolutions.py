@@ -35,8 +35,8 @@ def layers_model(
     copies: int, x_shape: tuple[int, ...], weights: np.ndarray, window: Window, groups: int
 ) -> onnx.ModelProto:
     """A model of `copies` convolutions from input "X" of `x_shape` to output "Y", both NCHW: in a chain or, if input
-    and output shapes differ, side by side with their outputs added. `weights`: those of the first convolution; the
-    others have them in another order of filters.
+    and output shapes differ, side by side with their outputs added. `weights`: the weights of the first convolution;
+    every other convolution has the same filters in another order.
     """
     chained = window.strides == (1, 1) and weights.shape[0] == x_shape[1]
     attributes = {

@@ -219,13 +219,13 @@ def _fuzzed_row(kind: str, name: str, shown: str) -> Row:
 
 
 def _more_cycles(rows: Sequence[Document]) -> str:
-    """By how much more cycles each network takes with a DRAM than with a fixed memory, in percent."""
+    """A text with the percentage of cycles that a DRAM adds to those of a fixed memory, for each network."""
     return ", ".join(f"{row['cycles'] / row['cycles_fixed_memory'] - 1:+.1%}" for row in rows)
 
 
 def _by_chip(figure: Callable[[Document], str]) -> Callable[[Sequence[Document]], str]:
-    """A function that makes a text of rows: the text that `figure` makes of each network's row, first on the chip with
-    the narrowest bus, then on the others.
+    """A function from rows to one text. It lists the texts that `figure` makes of the networks' rows, chip by chip; the
+    chip with the narrowest bus comes first.
     """
 
     def texts(rows: Sequence[Document]) -> str:

@@ -31,7 +31,7 @@ without the ending `Options`, values of the options by name).
 @dataclass
 class Written:
     """A TFLite model of one subgraph under construction. A tensor is an index into `tensors`; `last` is the tensor that
-    was added last. `seed`: of the random weights; `custom`: name of the operators of the kind "CUSTOM".
+    was added last. `seed`: seed of the random weights; `custom`: name of the operators of the kind "CUSTOM".
     """
 
     seed: int = 0
@@ -107,9 +107,9 @@ class Written:
         return outputs[0]
 
     def weights(self, shape: tuple[int, ...], axis: int | None, *, dtype: Any = np.int8) -> int:
-        """Adds a constant tensor of random weights of `shape`; returns the tensor's index. The weights are float or
-        uint8 if `dtype` is, else int8. Float weights are not quantized; uint8 weights have a single scale; int8 ones
-        have a scale for each index along `axis`, or a single one if `axis` is None.
+        """Adds a constant tensor of random weights of `shape`; returns the tensor's index. With a float `dtype`, the
+        weights are float and not quantized. With uint8, they are uint8 with a single scale. Otherwise they are int8,
+        with a scale for each index along `axis` (None: a single scale).
         """
         if np.dtype(dtype).kind == "f":
             return self.constant(self.rng.normal(0, 0.3, shape).astype(dtype))

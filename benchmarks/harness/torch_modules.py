@@ -56,8 +56,8 @@ def transformer(
     model: str, configuration: str, inputs: tuple[np.ndarray, ...], output: str, **sizes: Any
 ) -> Callable[[], Example]:
     """A function that makes a model of the transformers package with random weights and returns it with `inputs`.
-    `model`, `configuration`: names of the package's classes; `sizes`: fields of the configuration; `output`: the one of
-    the model's outputs that it returns.
+    `model`, `configuration`: names of the package's classes; `sizes`: fields of the configuration; `output`: name of
+    the only output that the changed model returns.
     """
 
     def example() -> Example:

@@ -24,7 +24,8 @@ from .values import SHAPES, fresh_array
 MOST_ELEMENTS = 2048
 """Largest number of elements of a tensor in a random graph."""
 MOST_GATED = 1e4
-"""Largest input of recurrent layers: a result is a difference of gates, which loses its digits if the gates are large.
+"""Largest input of recurrent layers. A result is a difference of gates; if the gates are large, the difference has few
+right digits.
 """
 OF_FINITE = (
     ROUNDED

@@ -162,8 +162,8 @@ def _result(b: Builder, kind: str, largest: float) -> tuple[str, str]:
 
 
 def qlinear_convolution(b: Builder, operator: Operator) -> None:
-    """Adds a random QLinearConv of ONNX's own domain or, if `operator` is of com.microsoft, of that domain, there also
-    with channels last.
+    """Adds a random QLinearConv of the domain of `operator`: ONNX's own domain, or com.microsoft, where the channels
+    may also be last.
     """
     x = any_grid(b, (4,) if b.draw.chance(0.85) else (3,))
     array = b.array(x.tensor)
