@@ -135,7 +135,8 @@ def sample_values(
 def load_arrays(path: Path, fits: Callable[[Arrays], object]) -> Arrays:
     """The arrays of an npz file by name. Raises CheckError if the file is no npz file, or contains Python objects.
 
-    `fits` gets the headers (shapes and types) before any data are read, checks them, and raises its own errors.
+    `fits` is called with the headers (shapes and types) before any data are read. It checks the headers and raises its
+    own errors.
     """
     data = read_whole(path, "inputs")
     if data.startswith(_BARE_ARRAY):
@@ -267,8 +268,8 @@ def _integer_operator(model: Path) -> str | None:
 def kernels_saturate() -> bool:
     """Whether ONNX Runtime's int8 kernels may give wrong sums on this processor.
 
-    x86 without VNNI adds products of u8 by s8 in 16 bits, which saturate; docs/measures.md describes how outputs are
-    compared on such processors. False on systems without /proc/cpuinfo.
+    On x86 processors without VNNI, the kernels add products of u8 and s8 in 16 bits, and these sums may saturate.
+    docs/measures.md describes how outputs are compared on such processors. False on systems without /proc/cpuinfo.
     """
     if platform.machine().lower() not in ("x86_64", "amd64"):
         return False
@@ -395,7 +396,7 @@ def _stored(
 def onnxruntime_outputs(
     model: Path, graph: Graph, launches: Sequence[Arrays], *, optimized: bool = True
 ) -> list[Arrays]:
-    """The outputs of every launch of `model`, computed by ONNX Runtime; `graph` is the same model as we imported it.
+    """The outputs of every launch of `model`, computed by ONNX Runtime; `graph` is our own import of the same model.
     Raises CheckError if ONNX Runtime refuses the model.
 
     For models with uint8 activations, ONNX Runtime's default optimization is on, so that its integer kernels are used;

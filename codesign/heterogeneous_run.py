@@ -322,9 +322,9 @@ def _worst(known: Sequence[RegionCheck], more: Sequence[RegionCheck]) -> tuple[R
 
 
 def _relative(ours: np.ndarray, theirs: np.ndarray) -> float:
-    """max |a - b| / max |b| over finite elements (max |a - b| if b is all zeros). Elements where both are NaN or the
-    same infinity are ignored; any other element that is not finite makes the result the largest float64, which JSON can
-    hold.
+    """max |ours - theirs| / max |theirs| over finite elements (max |ours - theirs| if `theirs` is all zeros). Elements
+    where both are NaN or the same infinity are ignored; any other element that is not finite makes the result the
+    largest float64, which JSON can hold.
     """
     if np.array_equal(ours, theirs):
         return 0.0

@@ -134,7 +134,7 @@ def build(
 ) -> Executable:
     """Compile a scheduled tensor expression; the arguments are those of `compile`.
 
-    A program without a schedule runs its loops as they are on a processor; on a GPU every independent iteration is a
+    Without a schedule, a processor runs the program's loops unchanged; a GPU runs every independent iteration as a
     thread. The inputs are the parameters that the program reads, the outputs those that it writes. Raises UserError,
     LegalityError.
     """

@@ -48,7 +48,8 @@ def config(base: Config | str | Path = "vta", **changed: Any) -> Config:
 
 def _plain(name: str, value: Any) -> Any:
     """The value of the field `name` as a type that Config and Memory have: numpy's numbers become Python's, and lists
-    and arrays become tuples. Raises ConfigError for a `value` of a wrong kind in a field that holds no number or text.
+    and arrays become tuples. Raises ConfigError if `value` is a list but the field has a single value, if the field has
+    a tuple but `value` is no list, or if the memory is no `Memory`.
     """
     if isinstance(value, np.generic | np.ndarray):
         value = value.tolist()

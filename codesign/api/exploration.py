@@ -50,8 +50,8 @@ class Explored:
 
     @property
     def front(self) -> tuple[Design, ...]:
-        """The designs of the Pareto front: designs that meet the constraints and that no other design dominates.
-        `machine` is the configuration of each.
+        """The designs of the Pareto front: designs that meet the constraints and that no other design dominates. The
+        attribute `machine` of a design is its configuration.
         """
         return self.exploration.front
 
@@ -262,8 +262,8 @@ class Comparison:
 
     @property
     def explanation(self) -> Sequence[str]:
-        """Sentences on the difference in each network's cycles and energy, and in the area: its amount, its causes and
-        the layers that contribute most.
+        """Sentences on the differences in each network's cycles and energy, and in the area. They state the amount of a
+        difference, its causes, and the layers that contribute most.
         """
         return self.compared.sentences
 

@@ -65,7 +65,7 @@ class QuantizedNetwork:
 
     def rows(self) -> list[dict[str, Any]]:
         """After a search (`quantize` with `budget`), one dictionary for each evaluated set of decisions. Without a
-        search, one for each layer, with its scale and error.
+        search, one dictionary for each layer, with the layer's scale and error.
         """
         return list(self.account["layers"]) if self.outcome is None else rows(self.outcome.found)
 

@@ -94,7 +94,7 @@ class Figures:
 def evaluate(
     config: Config, networks: Sequence[Network], components: Components, effort: Effort = NO_TRIALS
 ) -> Figures:
-    """The figures (area, clock, and cycles and energy of each network) of a machine, each network with the best
+    """The figures of a machine: area, clock, and the cycles and energy of each network. Each network runs with the best
     schedules that `effort` finds. If the machine cannot run a network, `failed` is the reason and there are no figures.
     """
     found: dict[str, NetworkFigures] = {}

@@ -104,8 +104,8 @@ METRICS: Mapping[str, Metric] = {
         Metric(name="utilization", unit="", rung=EXACT, scales={}, value=_utilization, maximize=True),
     )
 }
-"""All metrics by name. For several networks, figures of runs are sums (utilization: a ratio of sums) weighted by the
-networks' weights.
+"""All metrics by name. For several networks, a figure of runs is a sum over the networks, weighted by their weights;
+the utilization is a ratio of two such sums.
 """
 
 

@@ -1,5 +1,5 @@
-"""Syntheses of an exploration's machines: stored in a file beside the exploration's records. Their areas and clocks
-replace the model's predictions; a machine with a DRAM, whose clock is not predicted, keeps its clock.
+"""Syntheses of an exploration's machines: stored in a file beside the exploration's records. Measured areas and clocks
+replace the model's predictions. A machine with a DRAM keeps its clock, because that clock is not predicted.
 
 The result of a synthesis depends only on machine, RTL and library, so that a line of `syntheses.jsonl` is valid for any
 exploration.

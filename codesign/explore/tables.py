@@ -29,8 +29,8 @@ def schedules_file(network: str) -> str:
 
 def rows(exploration: Exploration) -> list[dict[str, Any]]:
     """One dictionary for each design: number, fields, every metric, whether it meets the constraints, whether it is on
-    the Pareto front, and the reason if it failed; if some design has other schedules than the templates' own, also the
-    cycles with the templates' schedules.
+    the Pareto front, and the reason if it failed. If some design has other schedules than the templates' own, the
+    dictionaries also have the cycles with the templates' schedules.
     """
     front = {design.number for design in exploration.front}
     tuned = any(run.schedules for design in exploration.designs for run in design.figures.networks.values())
@@ -120,8 +120,8 @@ def document(exploration: Exploration) -> dict[str, Any]:
 
 def write_tables(exploration: Exploration, folder: Path) -> tuple[Path, ...]:
     """Writes designs.csv, exploration.json, front/NUMBER.toml and, if a design has other schedules than the templates'
-    own, front/NUMBER/NETWORK.schedules.jsonl into `folder`; removes such files of an earlier front. Returns the first
-    two paths. Raises WriteError.
+    own, front/NUMBER/NETWORK.schedules.jsonl into `folder`. Files of an earlier front are removed. Returns the paths of
+    designs.csv and exploration.json. Raises WriteError.
     """
     table = rows(exploration)
     text = io.StringIO()

@@ -227,10 +227,10 @@ class Search:
         return front_of(self.known, self.cost)
 
     def expected(self, move: Move, decisions: Decisions) -> _Effect:
-        """Expected changes of noise and cost if a move (change of one decision) is applied to `decisions`: the changes
-        measured for the move alone. If the move was not evaluated: the median change of noise of the evaluated moves of
-        the same kind (0 without any), and the move's estimated change of cost. A move that takes a layer back from the
-        processor has the opposite changes.
+        """Expected changes of noise and cost if a move (change of one decision) is applied to `decisions`. If the move
+        was evaluated alone, its measured changes are expected. Otherwise, the change of noise is the median over the
+        evaluated moves of the same kind (0 without any), and the change of cost is the move's estimate. A move that
+        takes a layer back from the processor has the opposite changes.
         """
         known = self.effects.get(move)
         if known is None:

@@ -118,9 +118,9 @@ class Study:
         return COSTS[self.settings.cost][1](figures)
 
     def moves(self) -> tuple[Move, ...]:
-        """All moves of the search: changes of one decision of one layer or tensor group that the user has not made. A
-        move of a layer to the processor is estimated to cost as much as the layer takes on the target's processor; all
-        other moves are estimated to cost nothing.
+        """All moves of the search. A move changes one decision of one layer or tensor group; decisions that the user
+        has made are not changed. The estimated cost of moving a layer to the processor is the cost of the layer on the
+        target's processor; all other moves have the estimated cost 0.
         """
         moves: dict[tuple[str, str], Move] = {}
         for layer in self.layers:

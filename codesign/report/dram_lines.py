@@ -77,7 +77,7 @@ def with_row_hits(program: Program, layers: Sequence[LayerAccount]) -> tuple[Lay
 
 def dram_lines(rows: Mapping[str, Any], cycles: int) -> list[str]:
     """Lines of text on `rows`, a `dram_document` of a run of `cycles` cycles: counts, and shares of all cycles. With
-    several channels, shares of the cycles of all channels, and a line for each channel.
+    several channels, the shares are of the cycles of all channels together, and there is a line for each channel.
     """
     channels = rows.get("channels", [])
     cycles *= max(1, len(channels))

@@ -26,7 +26,8 @@ that open most rows.
 
 def banks_figure(program: Program, first: int, last: int) -> Figure:
     """A timeline of the banks of a DRAM from cycle `first` to cycle `last`: words read and written, and openings of
-    rows. Raises UserError if the program's machine has no DRAM whose banks the simulator can tell.
+    rows. Raises UserError if the program's machine has no DRAM, or if the simulator cannot determine the accesses to
+    its banks.
     """
     runs = word_runs(program.config, np.asarray(program.instructions), np.asarray(program.image))
     if runs is None:

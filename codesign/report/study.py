@@ -2,7 +2,7 @@
 
 A document has `runs`, each with its layer, strategy, transfer (whether its model had learned from other layers), seed,
 number of trials, and curve: the improvements [[trial, cost], ...], trials counted from 1. If costs are seconds, the
-document also has by layer `peer_seconds`, the time of another library, and `flops`, the number of operations.
+document also has, for each layer, the time of another library (`peer_seconds`) and the number of operations (`flops`).
 """
 
 from __future__ import annotations

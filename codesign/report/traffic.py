@@ -149,8 +149,8 @@ def find_runs(config: Config, instructions: NDArray[np.uint64], instruction_base
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Unread:
-    """Marks the bytes of a tensor whose elements are not read by any window of a convolution or pool. `mask`: bool
-    (bytes,), true for these bytes. `start`: byte address of the tensor.
+    """Marks those bytes of a tensor that no window of a convolution or pool reads. `mask`: bool (bytes,), true for
+    these bytes. `start`: byte address of the tensor.
     """
 
     start: int

@@ -19,8 +19,8 @@ from .dram import phy_area, router_area
 from .modelled_energy import described as energy_described
 
 GATES_PER_FLIP_FLOP = 4.522 / 0.798
-"""Ratio of the area of a flip-flop to that of a NAND gate of two inputs: DFF_X1 and NAND2_X1 of the Nangate 45 nm open
-cell library, in square micrometres.
+"""Ratio of the area of a flip-flop to the area of a NAND gate of two inputs. The areas, in square micrometres, are
+those of DFF_X1 and NAND2_X1 in the Nangate 45 nm open cell library.
 """
 
 

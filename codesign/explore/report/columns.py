@@ -46,9 +46,9 @@ def _digits(value: float | None) -> float | int | None:
 
 
 def toml_columns(machines: Sequence[Config | None]) -> list[tuple[str, Any]]:
-    """The TOML files of machines as (key, `column` of values as texts) for each line of the files, in order. A column
-    has one text for each machine, None for a machine without the line. `name`, which differs for each machine, is left
-    out; keys of [memory] begin with "memory.".
+    """The TOML files of machines, line by line. Each item is a pair (key of the line, `column` of its values as texts).
+    A column has one text for each machine, None for a machine without the line. `name`, which differs for each machine,
+    is left out; keys of [memory] begin with "memory.".
     """
     tables = [{} if machine is None else _lines(machine) for machine in machines]
     longest = max(tables, key=len, default={})

@@ -21,8 +21,8 @@ BIAS_DEVIATION = 0.1
 
 
 class Graph:
-    """An ONNX graph under construction. A node gets the name that PyTorch's exporter would give it. It consists of the
-    open scopes (names of modules) and the operator, as in "/layer1/conv1/Conv".
+    """An ONNX graph under construction. A node gets the name that PyTorch's exporter would give it. The name consists
+    of the open scopes (names of modules) and the operator, as in "/layer1/conv1/Conv".
 
     `width` scales the numbers of channels (`channels`), and `depth` scales the numbers of blocks (`repeats`); tests use
     values below 1 to make networks smaller. `parameters` is the number of parameters that the original has in training.
