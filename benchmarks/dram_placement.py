@@ -49,8 +49,8 @@ from vdla.sim.timeline import CATEGORIES
 PARTS = {8: "MT41K256M8", 16: "MT41K128M16"}
 """Names of the DDR3 chips by bytes that they transfer in a controller clock."""
 ROW_CHANGE, REFRESH = 6, 44
-"""Cycles without data at a change of the row in one bank and at a refresh, in a stream of reads on these parts; a test
-measures both.
+"""Numbers of cycles without data in a stream of reads on these parts: when the row of a bank changes, and at a refresh.
+A test measures both.
 """
 
 

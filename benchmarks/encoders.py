@@ -58,8 +58,8 @@ def embeddings(rng: np.random.Generator, sequence: int, width: int) -> dict[str,
 
 
 def attention_alone(rows: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """The rows of attention layers: fused attention layers, or the products of activations in pairs (scores, context)
-    with the layers of the kinds ATTENTION between them; and moves of data (operator "Swap").
+    """The rows of attention layers. These are fused attention layers; pairs of products of activations (scores,
+    context), together with the layers of the kinds ATTENTION between the two; and moves of data (operator "Swap").
     """
     products = [place for place, row in enumerate(rows) if row["operator"] == "Products"]
     pairs = list(zip(products[::2], products[1::2], strict=True))

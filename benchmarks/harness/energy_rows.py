@@ -87,8 +87,9 @@ def fitted_machines() -> dict[str, Config]:
 
 
 def judged_machines() -> dict[str, Config]:
-    """Machines (accelerator configurations) on which the energy model is evaluated: other arrays than those of the fit,
-    including 16x16, buses of 8, 16 and 32 bytes, other buffers; every extension is in some machine.
+    """Machines (accelerator configurations) on which the energy model is evaluated. They have other arrays (including
+    16x16) and other buffers than the machines of the fit, and buses of 8, 16 and 32 bytes. Every extension is in some
+    machine.
     """
     found = (
         _changed(

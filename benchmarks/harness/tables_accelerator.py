@@ -195,14 +195,14 @@ FUZZED = (
         "{0:,}; {2:,}; {3}",
     ),
 )
-"""Kinds of test cases of the fuzzing benchmark, one table row each: (kind, text on the page, format of the numbers of
-cases, rejected, right and failed cases).
+"""Kinds of test cases of the fuzzing benchmark, one table row each: (kind, text on the page, format of four numbers:
+all cases, rejected cases, right cases and failed cases).
 """
 
 
 def _fuzzed_row(kind: str, name: str, shown: str) -> Row:
-    """The table row for one `kind` of fuzzing cases (numbers of cases, rejected, right and failed), with the text
-    `name` and the number format `shown`. The row is left out if fuzz.json lacks the kind.
+    """The table row for one `kind` of fuzzing cases (numbers of all cases, rejected, right and failed cases), with the
+    text `name` and the number format `shown`. The row is left out if fuzz.json lacks the kind.
     """
     row = (Where("kind", kind),)
     return Row(

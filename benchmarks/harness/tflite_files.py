@@ -83,9 +83,9 @@ class Written:
     def like(
         self, index: int, shape: Sequence[int], scale: Any = None, zero: Any = None, dtype: Any = None
     ) -> int:
-        """Adds an activation of `shape` and returns it. Element type `dtype`, scale and zero point are those of tensor
-        `index` unless given. If that tensor is not quantized, nor is the new one, even with a `scale`; if it is int16,
-        the zero point is always 0.
+        """Adds an activation of `shape` and returns it. By default, the element type `dtype`, the scale and the zero
+        point are those of tensor `index`. If tensor `index` is not quantized, the new activation is not quantized
+        either, even with a `scale`. If tensor `index` is int16, the zero point is always 0.
         """
         source = self.tensors[index]
         if scale is None or source["scale"] is None:
@@ -244,9 +244,10 @@ VERSIONS = {
 def litert(
     content: bytes, inputs: Sequence[np.ndarray], *, reference: bool = False, delegates: bool = True
 ) -> list[np.ndarray]:
-    """LiteRT's outputs for the TFLite file `content` and its `inputs`, both in the model's order; it computes with one
-    thread, by its default kernels or its `reference` kernels. Without `delegates` the default kernels do not include
-    XNNPACK's, which rely on the shapes that the file declares. Raises LiteRT's own error if LiteRT refuses the file.
+    """LiteRT's outputs for the TFLite file `content` and its `inputs`, both in the model's order. LiteRT computes with
+    one thread, by its default kernels or its `reference` kernels. Without `delegates` the default kernels do not
+    include XNNPACK's, which rely on the shapes that the file declares. Raises LiteRT's own error if LiteRT refuses the
+    file.
     """
     from ai_edge_litert.interpreter import Interpreter, OpResolverType
 

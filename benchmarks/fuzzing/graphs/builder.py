@@ -218,8 +218,8 @@ class Builder:
         self, operator: Operator, inputs: Sequence[str], *, outputs: int = 1, **attributes: Any
     ) -> list[str]:
         """Adds a node of `operator` that reads the tensors named `inputs` in this order ("": left out); returns the
-        names of its outputs, `outputs` in number. Attributes that are None are left out. Raises UnfitError for an
-        invalid node.
+        names of its outputs. `outputs` is the number of outputs. Attributes that are None are left out. Raises
+        UnfitError for an invalid node.
         """
         given = list(inputs)
         while given and not given[-1]:
