@@ -3,10 +3,10 @@ configurations) that no fit has used.
 
     python benchmarks/energy_model.py [--programs N] [--rows FILE] [--judge] [--write]
 
-Seeded programs (`verify.energy_programs`) run on the RTL of small machines; the recorded inputs of the ports are
-replayed on netlists of standard cells (default library), which must agree with the RTL in every cycle; memory accesses
+Seeded programs (`verify.energy_programs`) run on the RTL of small machines. The recorded inputs of the ports are
+replayed on netlists of standard cells (default library), which must agree with the RTL in every cycle. Memory accesses
 are counted. The model is fitted to N programs of each of `fitted_machines` (`harness/energy_rows.py`) and to further
-replays in FILE; leaving out each machine in turn measures the error on a new machine. --judge replays RESERVED programs
+replays in FILE. Leaving out each machine in turn measures the error on a new machine. --judge replays RESERVED programs
 of `judged_machines`, on which nothing is fitted, and counts the programs whose total energy is inside the predicted
 interval. FILE stores replays, one in a line, so that they are not repeated. --write, which implies --judge, stores rows
 and figures in benchmarks/results/energy_model.json and coefficients in codesign/technology/event_energy.json.

@@ -51,7 +51,7 @@ class CheckError(UserError):
 
 
 class RefusedModelError(CheckError):
-    """Raised for a model that ONNX Runtime refuses; `reason` is the first line of its message."""
+    """Raised for a model that ONNX Runtime refuses; `reason` is the first line of ONNX Runtime's message."""
 
     def __init__(self, reason: str, way_out: str) -> None:
         super().__init__(f"ONNX Runtime cannot run the model: {reason}; {way_out}")

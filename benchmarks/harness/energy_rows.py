@@ -143,7 +143,7 @@ class Replayed:
     netlist: Netlist
     state: Electrical
     parts: tuple[NDArray[np.intp], tuple[str, ...]]
-    """Index of the part that each cell belongs to, one for each cell, and the names of the parts."""
+    """For each cell, the index of the part to which the cell belongs; and the names of the parts."""
 
     def replay(self, program: Program) -> Activity:
         """Runs `program` on the RTL and returns the switching activity of the netlist from the run's first cycle to its

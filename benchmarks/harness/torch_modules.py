@@ -140,7 +140,7 @@ def encoder(torch: Any) -> Any:
 
 BODY = {"hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 128}
 SMALL = {**BODY, "vocab_size": 200}
-"""Configuration of a small model: names that most configurations of the transformers package share."""
+"""Configuration of a small model; most configurations of the transformers package have fields with these names."""
 DECODER = {**SMALL, "num_key_value_heads": 2, "use_cache": False, "max_position_embeddings": 64}
 TEXT, LAST = ids(24, 200), "last_hidden_state"
 

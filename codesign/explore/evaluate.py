@@ -47,7 +47,9 @@ class NetworkFigures:
 
     @property
     def default_cycles(self) -> int | None:
-        """The cycles if all layers have their templates' schedules; None if the network does not run with these."""
+        """The cycles if all layers have their templates' schedules; None if the network does not run with these
+        schedules.
+        """
         return self.before if self.schedules else self.cycles
 
     @property

@@ -53,8 +53,8 @@ Syntheses = Mapping[str, Synthesis]
 
 
 def read_syntheses(folder: Path) -> dict[str, Synthesis]:
-    """The syntheses stored in an exploration's folder that were made from the present RTL, by digest of the machine.
-    Damaged lines are skipped.
+    """Reads the syntheses that an exploration's folder stores, by digest of the machine. Syntheses of another version
+    of the RTL are left out. Damaged lines are skipped.
     """
     try:
         lines = read_file(folder / FILE).splitlines()

@@ -51,7 +51,7 @@ def rows(exploration: Exploration) -> list[dict[str, Any]]:
 
 
 def _default_cycles(exploration: Exploration, design: Design) -> float | None:
-    """The metric `cycles`, with the templates' own schedules; None if a network does not run with these."""
+    """The metric `cycles`, with the templates' own schedules; None if a network does not run with these schedules."""
     cycles = {name: run.default_cycles for name, run in design.figures.networks.items()}
     total = 0.0
     for name, weight in exploration.study.weights.items():
@@ -72,7 +72,7 @@ def document(exploration: Exploration) -> dict[str, Any]:
     """The exploration as one JSON object: the settings of the search, the source (rung) of each figure, and the designs
     of the front.
 
-    A design's `intervals` are factors of the value of a figure.
+    A design's `intervals` are pairs of factors: the figure times these factors gives the ends of its interval.
     """
     study = exploration.study
     return {

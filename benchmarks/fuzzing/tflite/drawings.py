@@ -203,8 +203,8 @@ def matrix_product(b: TfliteBuilder) -> None:
 
 
 def pair(b: TfliteBuilder, kind: str) -> None:
-    """Adds a random operator `kind`, ADD, SUB or MUL, of an activation and of another activation or a constant; the
-    shapes broadcast.
+    """Adds a random operator `kind` (ADD, SUB or MUL). Its operands are an activation, and another activation or a
+    constant; the shapes broadcast.
     """
     first = b.activation(kinds=SCALED)
     operands = [first, _partner(b, first)]
@@ -285,7 +285,7 @@ def powered(b: TfliteBuilder) -> None:
 
 
 def positive(b: TfliteBuilder, kind: str) -> None:
-    """Adds the operator `kind`, LOG, SQRT or RSQRT, of the square of an activation plus 0.1, so that the operand is
+    """Adds the operator `kind` (LOG, SQRT or RSQRT). Its operand is the square of an activation plus 0.1, which is
     positive.
     """
     (square,) = b.node("SQUARE", [b.activation(kinds=FLOATS)], "Square")

@@ -1,4 +1,4 @@
-"""Cycles, bytes and microjoules of a machine in a network, layer by layer; computed when a report is written."""
+"""Cycles, bytes and microjoules of a network on a machine, layer by layer; computed when a report is written."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ tokens.
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LlamaSizes:
     """The sizes of a Llama; default: SmolLM2-135M with fewer layers. `groups`: number of heads of keys and values.
-    `inner`: numbers for each token inside a feed-forward network.
+    `inner`: length of a token's vector inside a feed-forward network.
     """
 
     layers: int = 2
