@@ -8,11 +8,12 @@ Then each mutant is written into a clone, and the tests that execute its line ru
 of the mutant's own folder run first. Together, the tests take at most LIMIT seconds (measured without a mutant). A
 mutant counts as hung, and as noticed, if its tests take several times as long as without the mutant.
 
-Some lines run only once, when their module is imported, and set names. For a mutant in such a line, the tests run that
-execute a line which reads one of the names. If no line reads a name, the tests run that execute any line of the file.
-Coverage does not record lines that numba compiles or another process executes: for these lines, the tests of the
-mutant's own folder and those of networks run. Survivors are listed with their lines; only a reader can decide which of
-them are equivalent to the original. With `--write` the result goes to benchmarks/results/python_mutants.json.
+Some lines run only once, when their module is imported, and set names. A mutant in such a line is tried with the tests
+that execute a line which reads one of the names. If no line reads a name, it is tried with the tests that execute any
+line of the file. Coverage does not record lines that numba compiles or another process executes: for these lines, the
+tests of the mutant's own folder and those of networks run. Survivors are listed with their lines; only a reader can
+decide which of them are equivalent to the original. With `--write` the result goes to
+benchmarks/results/python_mutants.json.
 """
 
 from __future__ import annotations

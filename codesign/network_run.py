@@ -127,8 +127,8 @@ def _processors_take(path: Path) -> bool:
 
 
 def _is_quantized(path: Path) -> bool:
-    """Whether a model is quantized, in any form. True for a file that is no model, so that its error message does not
-    advise to quantize it.
+    """Whether a model is quantized, in any form. For a file that is no model, the result is True, so that the error
+    message does not advise to quantize the file.
     """
     try:
         read = read_model(path)

@@ -33,8 +33,8 @@ and energy of every layer).
 """
 STATES = ("failed", "over", "feasible", "front", "reference")
 """States of a design on the page: "failed" has no figures; "over" breaks a constraint; "feasible" meets all
-constraints; "front" is also dominated by no other design; "reference" is only shown for comparison. The numbers of
-states in the data are indices in this tuple.
+constraints; "front" is also dominated by no other design; "reference" is only shown for comparison. In the data of the
+page, the number of a state is its index in this tuple.
 """
 COMMANDS = (
     ("every layer's cycles and bytes, outputs checked", "vdla run {network} --config {toml}{records}"),
