@@ -82,7 +82,7 @@ def study(
 ) -> Study:
     """An exploration of SPACE for `networks`, not yet started, that evaluates `designs` designs in batches of `batch`
     by the search `strategy` with `seed`. Evaluations run at `place` (a dask scheduler, or processes of this computer);
-    with equal other arguments the same designs are evaluated at every place.
+    if all other arguments are equal, the same designs are evaluated at every place.
     """
     return Study(
         space=space_of(SPACE),

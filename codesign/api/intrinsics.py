@@ -48,9 +48,9 @@ class Intrinsics:
         )
 
     def post(self, post: Post | None = None) -> tuple[IntrinsicDeclaration, tuple[tuple[str, int], ...]]:
-        """The intrinsic of STORE.POST, an operation that stores one vector and requantizes its elements. The operation
-        reads int32 accumulators "acc" [batch, output channels in a block] and int32 parameters "par" [2, output
-        channels in a block], and writes int8 "out". `post`: constants of the store, by default `Post()`.
+        """The intrinsic of STORE.POST, an instruction that requantizes a vector and stores it. It reads int32
+        accumulators "acc" [batch, output channels in a block] and int32 parameters "par" [2, output channels in a
+        block], and writes int8 "out". `post`: constants of the store, by default `Post()`.
 
         Returns (intrinsic, attributes of the store). Pass both to `tensorize`: `s.tensorize(loop,
         *accelerator.post())`.

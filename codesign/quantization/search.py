@@ -165,9 +165,9 @@ class Search:
         """Whether more decisions of one `kind` can improve the cost or the error. For the kind "type", more decisions
         means more tensors with symmetric types; for all other kinds, more layers with a single scale.
 
-        Compares the evaluated start points (sets of decisions that are equal for all layers) in pairs that differ only
-        in this kind. Returns True if, in at least one pair, the point with more such decisions has less cost or less
-        error.
+        Compares pairs of evaluated start points (sets of decisions that are equal for all layers) that differ only in
+        decisions of this kind. Returns True if, in at least one pair, the point with more of these decisions has less
+        cost or less error.
         """
         found = [(start, self.known[start]) for start in self._begun]
         for one, figures in found:

@@ -27,7 +27,8 @@ those of DFF_X1 and NAND2_X1 in the Nangate 45 nm open cell library.
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Structure:
     """Area and clock of a machine: `area` in square millimetres by unit, and the clock. `intervals` of "area" and
-    "cycle" (the clock's period) are 90% intervals, as factors of the value; a value that no model predicts has none.
+    "cycle" (the clock's period) are 90% intervals, as factors of the value. A value that no model predicts has no
+    interval.
     """
 
     area: Mapping[str, float]

@@ -164,7 +164,7 @@ def _standing(data: Data, names: Sequence[str]) -> str:
 
 def parallel_figure(data: Data) -> Figure | None:
     """A parallel-coordinates plot: every design that ran is a line through its fields and objectives. None if fewer
-    than two fields and objectives differ between designs.
+    than two of the fields and objectives differ between designs.
     """
     states = _states(data)
     ran = [place for place, state in enumerate(states) if state not in ("failed", "reference")]
