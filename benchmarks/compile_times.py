@@ -3,13 +3,13 @@
     python benchmarks/compile_times.py [--models resnet18 dcgan] [--files A.onnx B.onnx] [--rounds N]
                                        [--targets "cuda -arch=sm_90" llvm] [--json] [--write]
 
-Each figure is of a new process with its own cache: "cold": the cache is empty; "kernels" (for GPUs): the cache has the
-machine code of kernels, as when only weights have changed; "warm": the cache has the compiled network; "onnxruntime",
-if it is installed: the process makes an ONNX Runtime session of the same file. Python's sources are compiled to
-bytecode before, whatever PYTHONDONTWRITEBYTECODE says. `seconds` and `CPU s` are of the whole process, Python's start
-and imports included; `within` is the part that compiles (as the command reports it) or makes the session. Figures are
-medians of the rounds. With `--files` only these files are measured, not the shipped models. Needs no GPU; targets for
-GPUs need the extra `cuda`.
+Each figure is of a new process with its own cache. "cold": the cache is empty. "kernels" (for GPUs): the cache has the
+machine code of kernels, as when only weights have changed. "warm": the cache has the compiled network. "onnxruntime":
+the process makes an ONNX Runtime session of the same file, if ONNX Runtime is installed. Python's sources are compiled
+to bytecode before the measurements, whatever PYTHONDONTWRITEBYTECODE says. `seconds` and `CPU s` are of the whole
+process, with Python's start and imports. `within` is the part of it that compiles (as the command reports it) or makes
+the session. Figures are medians of the rounds. With `--files` only these files are measured, not the shipped models.
+Needs no GPU; targets for GPUs need the extra `cuda`.
 """
 
 from __future__ import annotations
@@ -109,8 +109,8 @@ def main(options: Given) -> None:
 
 
 def keep_bytecode() -> None:
-    """Allows Python to write the bytecode of the package's sources, as it does by default, and makes it write it:
-    imports the package in another process.
+    """Makes Python write the bytecode of the package's sources, even if the environment forbids this: imports the
+    package in another process.
     """
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     modules = (

@@ -36,9 +36,9 @@ DramOption = Annotated[
 
 
 def oracle_for(machines: Iterable[Config], option: DramOracle | None) -> Oracle | None:
-    """The memory (oracle) that the option --dram selects for the RTL of `machines`; None without the option. Then it
-    prints a line for each DRAM part for which the RTL uses the model because LiteDRAM is not installed or lacks the
-    part. Raises UserError if the option is given, but no machine has a DRAM.
+    """The memory (oracle) that the option --dram selects for the RTL of `machines`; None without the option. In that
+    case the RTL uses LiteDRAM if LiteDRAM is installed and has the machine's DRAM part. Otherwise the RTL uses the
+    model, and a line with the reason is printed. Raises UserError if the option is given, but no machine has a DRAM.
     """
     from vdla.hw.harness.dram.oracle import line_about_oracle
 

@@ -31,7 +31,7 @@ RecordsOption = Annotated[
 
 
 def book_from(records: Sequence[str] | None) -> RecordBook | None:
-    """The best tuning record of each workload in all files; None if no file was named.
+    """The best tuning record of each workload in all files that `records` names; None if no file was named.
 
     Shipped records are used only for workloads without a record in the other files. Lines that are no records are
     reported on standard error. Raises UserError for files that cannot be read.

@@ -37,8 +37,8 @@ from .expressions import Expression, parse_expression
 MOST_VALUES = 4096
 """Largest number of values that one field of a space may have."""
 MOST_LOOKED_AT = 4096
-"""Largest number of points of a space that are examined; in a larger space they are a random sample. If none of them is
-a valid machine, the space counts as empty.
+"""Largest number of points of a space that are examined. In a space of more points, a random sample is examined. If no
+examined point is a valid machine, the space counts as empty.
 """
 Value = int | str | tuple[str, ...]
 Point = tuple[int, ...]

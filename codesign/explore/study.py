@@ -241,7 +241,7 @@ def explore(
     told: Callable[[Exploration], object] | None = None,
     tuning: Callable[[int, int], object] = lambda done, count: None,
 ) -> Exploration:
-    """Evaluates designs until the limit on their number in `study` is reached or the space has no more points.
+    """Evaluates designs until there are as many as the limit in `study` allows, or until the space has no more points.
 
     Records go to `folder`, which is made if missing; designs with a record there or in `known` are not evaluated again.
     `told` is called with the exploration after every batch. At the end, more schedules are tried for the designs of the

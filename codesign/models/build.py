@@ -91,8 +91,8 @@ def build(
 
     `batch` is the size of the batch axis. `size` is, for `ORIGINALS`, the number of rows and columns of an image; for
     `TRANSFORMERS` it is the number of tokens (of earlier tokens, for a model that decodes). `layers` is the number of
-    layers of a model in `TRANSFORMERS`. If `symbolic`, such a model accepts any number of tokens that its table of
-    positions or its causal mask allows; models that decode cannot be symbolic.
+    layers of a model in `TRANSFORMERS`. If `symbolic`, a model in `TRANSFORMERS` accepts any number of tokens that its
+    table of positions or its causal mask allows; models that decode cannot be symbolic.
 
     Raises `UserError` for an unknown name or form, a batch below 1, a negative seed, and a size or a number of layers
     that the network does not accept.

@@ -28,8 +28,8 @@ ROUNDS_SECONDS = 2.0
 
 
 class ProcessorTunable(KernelTunable[CpuTarget, CpuWorkload, CpuNetwork]):
-    """A processor as a target of the tuner. `measured_here`: candidates run on this computer; UserError is then raised
-    if it cannot run them.
+    """A processor as a target of the tuner. If `measured_here`, candidates run on this computer, and UserError is
+    raised if the computer cannot run them.
     """
 
     tunable = (

@@ -46,8 +46,9 @@ def tune(target: Tunable[Any], model: Path | None, names: Sequence[str], run: Ru
 
 
 def subjects_of(named: Sequence[tuple[str, WorkloadT]], *, in_network: bool) -> list[Subject[WorkloadT]]:
-    """The distinct workloads of the pairs (name, workload) in `named`, in order, each with the first of its names.
-    `in_network`: the names are names of a network's nodes, and each subject also has all of them as `nodes`.
+    """The distinct workloads of the pairs (name, workload) in `named`, in order. A workload with several names gets the
+    first name. With `in_network`, the names are names of a network's nodes, and the `nodes` of a subject are all names
+    of its workload.
     """
     names: dict[WorkloadT, list[str]] = {}
     for name, workload in named:

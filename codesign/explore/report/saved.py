@@ -45,8 +45,9 @@ class Sources:
 
 
 def save_study(folder: Path, study: Study, sources: Sources, exploration: Exploration | None = None) -> Path:
-    """Writes study.json into `folder` and returns its path: before the search the settings of the exploration; after
-    the search (with `exploration`) also the evaluated points of the space in their order.
+    """Writes study.json into `folder` and returns the path of the file. Before the search, the file has the settings of
+    the exploration. After the search (with `exploration`), it also has the evaluated points of the space, in their
+    order.
     """
     value: dict[str, Any] = {
         "format": FORMAT,

@@ -106,7 +106,7 @@ def with_operands(*more: str):
 
 
 def cast(b: Builder, operator: Operator) -> None:
-    """Adds a random node of `operator`, Cast, CastLike or BitCast, between two types that the schema allows."""
+    """Adds a random node of `operator` (Cast, CastLike or BitCast) between two types that the schema allows."""
     held = 0.15
     exact = [name for name in b.types(operator.name, 0) if name in np.sctypeDict or b.draw.chance(held)]
     data = b.tensor([weighted(b.draw, exact)], ranks=range(5), constant=0.1)
