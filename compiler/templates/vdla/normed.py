@@ -112,7 +112,9 @@ def cost(config: Config, workload: Workload, values: Columns, fitted: Fitted) ->
 
 
 def _build(config: Config, workload: Workload, post: Post, name: str) -> Build:
-    """Writes the programs of a workload that is measured without a model."""
+    """The function that writes the program of a workload for given tile sizes; the program has the name `name`. For
+    workloads that are measured without a model.
+    """
     positions = workload.height * workload.width
     shape = NormedShape(
         images=workload.batch,
