@@ -114,8 +114,8 @@ class Space:
         return self._config_with(chosen)
 
     def _fifo_sizes(self, chosen: Mapping[str, Value]) -> dict[str, int]:
-        """Bytes of every FIFO of the machine with the fields in `chosen`. Raises UserError if the fields contradict
-        each other.
+        """Bytes of every FIFO of the base machine with the fields in `chosen`. A key is the name of a configuration
+        field, such as "load_fifo_bytes". Raises UserError if the fields contradict each other.
         """
         machine = self._config_with(chosen)
         return {f"{fifo}_fifo_bytes": machine.fifo_bytes(fifo) for fifo in FIFOS}
