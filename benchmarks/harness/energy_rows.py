@@ -48,8 +48,9 @@ def _changed(name: str, bus_bytes: int = 8, **fields: Any) -> Config:
 
 
 def fitted_machines() -> dict[str, Config]:
-    """Machines (accelerator configurations) to whose replays the energy model is fitted: `tiny`, a wide array, a larger
-    one, one with the extension `fold`, a batch of two, buses of 16 and 32 bytes; every extension is in some machine.
+    """Machines (accelerator configurations), by name, to whose replays the energy model is fitted: `tiny`, a wide
+    array, a larger one, one with the extension `fold`, a batch of two, buses of 16 and 32 bytes; every extension is in
+    some machine.
     """
     found = (
         load_config("tiny"),
@@ -86,8 +87,8 @@ def fitted_machines() -> dict[str, Config]:
 
 
 def judged_machines() -> dict[str, Config]:
-    """Machines (accelerator configurations) on which the energy model is evaluated: other arrays than those of the fit,
-    including 16x16, buses of 8, 16 and 32 bytes, other buffers; every extension is in some machine.
+    """Machines (accelerator configurations), by name, on which the energy model is evaluated: other arrays than those
+    of the fit, including 16x16, buses of 8, 16 and 32 bytes, other buffers; every extension is in some machine.
     """
     found = (
         _changed(

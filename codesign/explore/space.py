@@ -87,8 +87,8 @@ class Space:
         return tuple(reversed(indices))
 
     def fields(self, point: Point) -> dict[str, Value]:
-        """The values of the space's own fields, axes and derived fields, at a point of the space. Raises UserError if a
-        derived field has no value.
+        """The values, by field, of the space's own fields (axes and derived fields) at a point of the space. Raises
+        UserError if a derived field has no value.
         """
         chosen: dict[str, Value] = {a.name: a.values[i] for a, i in zip(self.axes, point, strict=True)}
         known = {**field_values(self.base), **chosen}
