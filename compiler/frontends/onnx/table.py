@@ -113,7 +113,7 @@ def _both(quantized: str, floating: str, reads: str = "") -> tuple[Row[Any, Any]
 
 
 def _function(floating: str, reads: str = "") -> tuple[Row[Any, Any], Row[Any, Any]]:
-    """Rows of an operator on single elements: by look-up table if quantized, else by the function at `floating`."""
+    """Two rows of an operator on single elements: by look-up table if quantized, else by the function at `floating`."""
     return _TABLE, _float(floating, reads)
 
 

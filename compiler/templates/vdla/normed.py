@@ -46,7 +46,7 @@ def _axes(config: Config, workload: Workload) -> tuple[Axis, ...]:
 
 
 def _blocks(config: Config, workload: Workload) -> tuple[int, int]:
-    """Number of blocks of channels and of filters."""
+    """Number of blocks of channels, and number of blocks of filters."""
     return ceil_div(workload.channels, config.block_in), ceil_div(workload.filters, config.block_out)
 
 
