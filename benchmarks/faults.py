@@ -74,8 +74,8 @@ def described(fault: Fault) -> dict[str, Any]:
 
 
 def kept_rows() -> Rows:
-    """The rows of the file of results whose faults are unchanged in the table of faults, by name. A row without a
-    commit gets the commit of the whole file.
+    """The rows of the file of results, by name of the fault. Rows whose fault the table no longer has, or has changed,
+    are left out. A row without a commit has that of the whole file.
     """
     if not (RESULTS / f"{NAME}.json").exists():
         return {}
@@ -90,7 +90,9 @@ def kept_rows() -> Rows:
 
 
 def document(rows: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    """The figures of the file of results: its rows in the order of the table, and how many there are."""
+    """The figures of the file of results: its rows in the order of the table, the number of rows, and the number of
+    faults that were caught.
+    """
     ordered = [rows[fault.name] for fault in FAULTS if fault.name in rows]
     return {"faults": len(ordered), "caught": sum(row["caught"] for row in ordered), "rows": ordered}
 

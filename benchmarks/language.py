@@ -184,7 +184,9 @@ def _compiled(path: Path, config: Config, arrays: dict[str, np.ndarray], simulat
 
 
 def compile_base(config: Config) -> dict[str, float]:
-    """Medians of the wall-clock and CPU seconds of compiling BERT-base's encoder for `config` three times."""
+    """Medians of the wall-clock ("wall_s") and CPU seconds ("cpu_s") of compiling BERT-base's encoder for `config`
+    three times.
+    """
     tokens, sizes = 128, BertSizes(layers=12)
     model = bert_encoder(0, 1, tokens, sizes)
 

@@ -212,7 +212,7 @@ class Config(Sizes):
 
     @property
     def extra_storage(self) -> dict[str, int]:
-        """Storage in addition to the four scratchpads, in bytes by name; reports on a machine's storage list it."""
+        """Storage in addition to the four scratchpads, in bytes by part; reports on a machine's storage list it."""
         listing = {
             "command queues": 3 * self.command_queue_depth * self.instruction_bytes,
             "fetch buffer": self.fetch_buffer_depth * self.instruction_bytes,

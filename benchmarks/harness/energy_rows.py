@@ -48,8 +48,8 @@ def _changed(name: str, bus_bytes: int = 8, **fields: Any) -> Config:
 
 
 def fitted_machines() -> dict[str, Config]:
-    """Machines (accelerator configurations) for the fit of the energy model: programs are replayed on these machines,
-    and the model is fitted to the replays. They are `tiny`, and machines with a wide array, a larger array, the
+    """Machines (accelerator configurations, by name) for the fit of the energy model: programs are replayed on these
+    machines, and the model is fitted to the replays. They are `tiny`, and machines with a wide array, a larger array, the
     extension `fold`, a batch of two, and buses of 16 and 32 bytes. Every extension is in some machine.
     """
     found = (
@@ -87,9 +87,9 @@ def fitted_machines() -> dict[str, Config]:
 
 
 def judged_machines() -> dict[str, Config]:
-    """Machines (accelerator configurations) on which the energy model is evaluated. They have other arrays (including
-    16x16) and other buffers than the machines of the fit, and buses of 8, 16 and 32 bytes. Every extension is in some
-    machine.
+    """Machines (accelerator configurations, by name) on which the energy model is evaluated. They have other arrays
+    (including 16x16) and other buffers than the machines of the fit, and buses of 8, 16 and 32 bytes. Every extension
+    is in some machine.
     """
     found = (
         _changed(

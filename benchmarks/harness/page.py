@@ -179,7 +179,7 @@ def source(name: str, document: Document) -> str:
 
 
 def read_files(folder: Path) -> dict[str, Document]:
-    """The parsed JSON files of results in a folder, by name."""
+    """The parsed JSON files of results in a folder, by file name without the ending ".json"."""
     return {path.stem: json.loads(path.read_text(encoding="utf-8")) for path in sorted(folder.glob("*.json"))}
 
 

@@ -242,7 +242,7 @@ class Comparison:
 
     @property
     def machines(self) -> tuple[Config, Config]:
-        """The configurations of both compared machines."""
+        """The configurations of the two compared machines: (first, second)."""
         return self.compared.machines
 
     @property

@@ -171,9 +171,9 @@ def step_columns() -> tuple[ProgressColumn, ...]:
 
 @contextlib.contextmanager
 def steps(always: bool = False) -> Iterator[Steps]:
-    """A context with a `Steps`. On a terminal, steps are shown as bars. If there is no terminal, a note is printed
-    after each period of silence (`never_silent`), and with `always` also a line for each step. With -v, notes and lines
-    are printed in any case. With -q nothing is printed.
+    """A context with a `Steps`. On a terminal without -v, steps are shown as bars. Otherwise there are no bars: a note
+    is printed after each period without output (`never_silent`) and, with `always` or -v, also a line for each step.
+    With -q nothing is printed.
     """
     console = PlainConsole(stderr=True)
     if talk.quiet:

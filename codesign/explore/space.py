@@ -87,8 +87,8 @@ class Space:
         return tuple(reversed(indices))
 
     def fields(self, point: Point) -> dict[str, Value]:
-        """The values of the space's own fields, axes and derived fields, at a point of the space. Raises UserError if a
-        derived field has no value.
+        """The values, by field, of the space's own fields (axes and derived fields) at a point of the space. Raises
+        UserError if a derived field has no value.
         """
         chosen: dict[str, Value] = {a.name: a.values[i] for a, i in zip(self.axes, point, strict=True)}
         known = {**field_values(self.base), **chosen}
@@ -114,8 +114,8 @@ class Space:
         return self._config_with(chosen)
 
     def _fifo_sizes(self, chosen: Mapping[str, Value]) -> dict[str, int]:
-        """Bytes of every FIFO of the machine with the fields in `chosen`. Raises UserError if the fields contradict
-        each other.
+        """Bytes of every FIFO of the base machine with the fields in `chosen`. A key is the name of a configuration
+        field, such as "load_fifo_bytes". Raises UserError if the fields contradict each other.
         """
         machine = self._config_with(chosen)
         return {f"{fifo}_fifo_bytes": machine.fifo_bytes(fifo) for fifo in FIFOS}

@@ -1,4 +1,5 @@
-"""Lists the memories in the RTL of a machine (accelerator configuration): module, number of words, bits of a word.
+"""Lists the memories in the RTL of a machine (accelerator configuration) that may become memory macros: module, number
+of memories, words of a memory, bits of a word.
 
 The list repeats facts of the RTL (`hw/`); tests compare it with the memories found by synthesis.
 """

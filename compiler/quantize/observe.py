@@ -24,7 +24,9 @@ models.
 
 
 def prepare_outputs(model: FloatModel, names: Sequence[str], prepare: Prepare) -> Run:
-    """A `Run` that computes the tensors `names` of the float model; inputs among them are passed through."""
+    """A function (`Run`) that computes the tensors `names` of the float model from the model's inputs; inputs among
+    `names` are passed through.
+    """
     given = {info.name for info in model.inputs}
     computed = [name for name in names if name not in given]
     if not computed:
@@ -48,7 +50,8 @@ def calibrate(
     percentile: float,
     advance: Callable[[], None] = lambda: None,
 ) -> dict[ActivationType, dict[str, Quantization]]:
-    """The quantization of every tensor and constant of the plan, in each of `dtypes`.
+    """The quantization of every tensor and constant of the plan, in each of `dtypes`: by type, then by name of the
+    tensor or constant.
 
     `run` computes all of the plan's tensors; `advance` is called after each run. `method`, `percentile`: as in
     `choose_range`. Tensors that share a scale have one range. Outputs of the model, and constants, keep their whole

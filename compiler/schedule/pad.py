@@ -138,7 +138,9 @@ def _step(index: Expr, loop: str) -> int:
 
 
 def _outside_loads(value: Expr, loop: str) -> bool:
-    """Whether a value uses a loop's variable outside of the indices of loads."""
+    """Whether a value may use a loop's variable outside of the indices of loads. A load inside a selection or a call
+    counts as such a use if its indices contain the variable; roundings to tf32 are excepted.
+    """
     match value:
         case Load():
             return False

@@ -337,7 +337,7 @@ def unbind(g: Graph, x: Value) -> list[Value]:
 
 
 def select(g: Graph, x: Value, axis: int, place: int) -> Value:
-    """Adds PyTorch's x.select(axis, place) to the graph, as a Gather."""
+    """Adds PyTorch's x.select(axis, place), for an `axis` of 0 or more, to the graph, as a Gather."""
     shape = [*x.shape[:axis], *x.shape[axis + 1 :]]
     return g.node("Gather", [x, g.constant(place)], shape, power=x.power, axis=axis, integer=x.integer)
 

@@ -90,7 +90,9 @@ def index(values: ExpressionEmitter, form: LinearForm) -> Index:
 
 
 def _wrapping(values: ExpressionEmitter, form: LinearForm) -> Text:
-    """The text of a sum of index terms that are read from memory, computed as unsigned so that an overflow wraps."""
+    """The text, of type int64, of a linear form whose value may exceed 64 bits, computed as unsigned so that an
+    overflow wraps. Terms that are read from memory have no bound, so forms with these terms are of this kind.
+    """
     result: Text | None = None
     for atom, coefficient in form.terms.items():
         term = _unsigned(values, _atom(values, atom))

@@ -64,7 +64,9 @@ def intrinsics() -> Mapping[str, IntrinsicDeclaration]:
 
 
 def emission_of(declaration: IntrinsicDeclaration) -> Emission:
-    """The emitter of a declaration. Raises LoweringError for declarations of other targets."""
+    """The function that writes the text of an intrinsic with this declaration. Raises LoweringError for declarations of
+    other targets.
+    """
     if declaration.code:
         return _emit_code
     for prefix, emission in _EMISSIONS.items():

@@ -116,7 +116,7 @@ def _both(quantized: str, floating: str, reads: str = "") -> tuple[Row, Row]:
 
 
 def _function(floating: str, reads: str = "") -> tuple[Row, Row]:
-    """Rows of an operator on single elements: by look-up table if quantized, else by the function at `floating`."""
+    """Two rows of an operator on single elements: by look-up table if quantized, else by the function at `floating`."""
     return _TABLE, _float(floating, reads)
 
 

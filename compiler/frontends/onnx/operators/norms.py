@@ -1,9 +1,10 @@
 """Normalizations that exporters write node by node: the mean of a row's squares, the inverse of the mean's square root,
 and the product of the inverse and the row.
 
-A number for each row (its mean, or the mean of its squares) is never a tensor here. It is a `RowStatistic` of the row's
-tensor until an operator combines the statistic with this tensor; then the two become one normalization. Roundings of a
-statistic to 8 bits by the model's quantizers are left out.
+A number for each row (its mean, mean of squares, variance or length) is never a tensor here. It is a `RowStatistic` of
+the row's tensor until an operator combines the statistic with this tensor. The result is a normalization or, if the
+operator subtracts the mean, rows that are one step of a normalization. Roundings of a statistic to 8 bits by the
+model's quantizers are left out.
 """
 
 from __future__ import annotations
