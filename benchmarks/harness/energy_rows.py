@@ -49,8 +49,8 @@ def _changed(name: str, bus_bytes: int = 8, **fields: Any) -> Config:
 
 def fitted_machines() -> dict[str, Config]:
     """Machines (accelerator configurations, by name) for the fit of the energy model: programs are replayed on these
-    machines, and the model is fitted to the replays. They are `tiny`, and machines with a wide array, a larger array, the
-    extension `fold`, a batch of two, and buses of 16 and 32 bytes. Every extension is in some machine.
+    machines, and the model is fitted to the replays. They are `tiny`, and machines with a wide array, a larger array,
+    the extension `fold`, a batch of two, and buses of 16 and 32 bytes. Every extension is in some machine.
     """
     found = (
         load_config("tiny"),
