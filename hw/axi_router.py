@@ -18,16 +18,16 @@ class AxiRouter(wiring.Component):
     """Sends each burst of one AXI master to the channel in which the burst's first byte lies.
 
     Consecutive pieces of `channel_bytes` bytes lie in channel 0, 1 ...; a burst must not leave its piece. Read data and
-    responses reach the master in the order of its addresses. The outputs to the master do not depend on the master's
+    responses reach the master in the order of its requests. The outputs to the master do not depend on the master's
     inputs of the same cycle.
 
-    Members: `master`: the AXI port of the master. `channel_0`, `channel_1` ...: the AXI ports of the memories, whose
-    addresses are those within the channel.
+    Members: `master`: the AXI port of the master. `channel_0`, `channel_1` ...: the AXI ports of the memories; an
+    address there counts from the start of the channel.
     """
 
     def __init__(self, *, bus_bytes: int, channels: int, channel_bytes: int, reads: int, writes: int) -> None:
         """`bus_bytes`: width of all ports. `channels`, `channel_bytes`: powers of two. `reads`, `writes`: largest
-        numbers of read bursts that have not ended, and of write bursts that are not answered; further ones wait.
+        numbers of outstanding read bursts and of outstanding write bursts; further bursts wait.
         """
         self._piece_bits = channel_bytes.bit_length() - 1
         self._channel_bits = channels.bit_length() - 1

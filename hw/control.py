@@ -15,8 +15,8 @@
 
 A memory response other than OKAY sets the error bit and stops a run: the instructions read may be wrong, and the run
 might never end by itself. A stopped run shows no new address, completes the writes it has shown and then ends without
-the bit "finished". The error bit stays 1 until software clears it; the next launch works with or without that. Software
-can also stop a program that is deadlocked.
+the bit "finished". The error bit stays 1 until software clears it; the next launch works in either case. Software can
+also stop a program that is deadlocked.
 """
 
 from __future__ import annotations

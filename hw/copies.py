@@ -12,8 +12,9 @@ def copy(m: Module, value: Value, number: int, name: str) -> Value:
     """The `value` of the previous cycle, from copy `number` of a register called `name`. There are only KINDS
     registers: the copy is register `number` modulo KINDS.
 
-    Synthesis merges equal registers, whatever their attributes. So the registers differ: two of four store the
-    complement, and two of four are ones at power-up, which has no effect, since they have no reset.
+    Synthesis merges equal registers, whatever their attributes. So the registers differ: two of the four store the
+    complement, and two of the four are 1 at power-up. The values at power-up have no effect, since the registers have
+    no reset.
     """
     kind = number % KINDS
     ones = (1 << len(value)) - 1
@@ -23,8 +24,8 @@ def copy(m: Module, value: Value, number: int, name: str) -> Value:
 
 
 def copies(m: Module, value: Value, count: int, name: str) -> list[Value]:
-    """Returns `count` signals with the same content, the `value` of the previous cycle, so that each can drive a part
-    of many pins. At most KINDS registers supply them in turn (see `copy`).
+    """Returns `count` signals that all have the `value` of the previous cycle, so that each can drive some of many
+    pins. At most KINDS registers drive the signals in turn (see `copy`).
     """
     kinds = [copy(m, value, number, name) for number in range(min(count, KINDS))]
     return [kinds[number % KINDS] for number in range(count)]

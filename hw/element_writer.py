@@ -19,8 +19,8 @@ from .wide_walk import WideWalk
 def job_layout(config: Config, kinds: int) -> data.StructLayout:
     """Layout of a job, which is one load. It has the size and pad fields of the load instruction. `kind`: index of the
     element size in the writer's `element_bytes`, which has `kinds` sizes. `offset`: position of the first row's first
-    byte in its bus word. `pitch`: low bits of the distance in bytes from row to row, from which the positions of the
-    other rows in their bus words follow. `one_run`: 1 if there are no gaps between rows.
+    byte in its bus word. `pitch`: low bits of the distance in bytes from row to row; they give the position of each
+    further row's first byte in its bus word. `one_run`: 1 if there are no gaps between rows.
     """
     shift = config.memory.bus_bytes.bit_length() - 1
     return data.StructLayout(

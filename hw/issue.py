@@ -47,8 +47,8 @@ class Issue(wiring.Component):
         )
 
     def elaborate(self, platform: object) -> Module:
-        """Builds three registers. Two of them tell which of its two tokens the head instruction has popped already; the
-        third is `begin`. All other outputs are combinational.
+        """Builds three registers. Two of them tell, for the two tokens of the head instruction, whether the token was
+        popped already; the third is `begin`. All other outputs are combinational.
         """
         m = Module()
         head = view(instruction_layout(self._config, "FINISH"), self.commands.payload)

@@ -1,8 +1,8 @@
 """The load unit: LOAD.INP, LOAD.WGT and LOAD.PATCH, from memory to the input and weight scratchpads.
 
 The address side is ahead of the writer (hw/README.md section 6): loads that have begun wait for the writer in a queue
-of jobs. A CONFIG that begins after a load in flight ends with that load, so its tokens are added to the pushes of the
-youngest load.
+of jobs. A CONFIG that begins while loads are in flight ends together with the youngest load, so that load also pushes
+the tokens of the CONFIG.
 """
 
 from __future__ import annotations
@@ -72,8 +72,8 @@ class LoadUnit(wiring.Component):
         the writer, which puts the bytes into a scratchpad. A CONFIG writes its register. `begin`: the head instruction
         begins in this cycle.
 
-        Returns (whether the head is a CONFIG; whether a job starts in this cycle; the job; whether a multiplication is
-        in progress that computes the length of a LOAD.PATCH's rows, during which no instruction may begin).
+        Returns (whether the head is a CONFIG; whether a job starts in this cycle; the job; whether the row length of a
+        LOAD.PATCH is being multiplied, so that no instruction may begin).
         """
         config = self._config
         bus_bits = config.memory.bus_bytes.bit_length() - 1

@@ -73,7 +73,9 @@ class MemoryPort(wiring.Component):
         return m
 
     def _address(self, base: Value, byte: Value) -> Value:
-        """The address of the bus word with byte `byte` of a memory that begins at `base`, a multiple of 4096."""
+        """The address of the bus word that contains byte `byte` of the memory. `base`: address of the memory, a
+        multiple of 4096.
+        """
         shift, page = self._config.memory.bus_bytes.bit_length() - 1, AXI_BOUNDARY.bit_length() - 1
         return Cat(Const(0, shift), byte[shift:page], (base[page:] + byte[page:])[: ADDRESS_BITS - page])
 

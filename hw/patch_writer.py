@@ -23,8 +23,8 @@ POSITION = signed(28)
 """Shape of a byte position in a row of patches: at most 65535 x 255 + 255, at least minus the left pad."""
 
 _AHEAD = 8
-"""Depth of the ring buffer of prepared vectors, and largest number of vectors that the generator has made and the
-writer has not written. Up to six of these are outside the ring: in the four stages before it and in the two registers
+"""Depth of the ring buffer of prepared vectors. Also the largest number of vectors that the generator has made and that
+are not written yet. Up to six of these are outside the ring: in the four stages before it and in the two registers
 behind it.
 """
 
@@ -169,11 +169,11 @@ class PatchWriter(wiring.Component):
         return m
 
     def _vector_layout(self) -> data.StructLayout:
-        """Layout of the record of a vector in the pipeline. `step`: the step that writes it. `lanes`: a bit for each
-        lane that it fills. `from_dram`: a bit for each of these lanes whose byte comes from DRAM, not from a pad.
-        `begin`: position of lane 0 in the row of the image, in bytes. `missing`: number of bus words that must still
-        enter the window before the vector can be read there. `short` is 1 if `missing` is above 0; `one_short` is 1 if
-        it is 1.
+        """Layout of the record of a vector in the pipeline. `step`: the step that writes it. `lanes`: mask of the lanes
+        that the step fills. `from_dram`: mask of the lanes whose byte comes from DRAM, not from a pad. `begin`:
+        position of lane 0 in the row of the image, in bytes. `missing`: number of bus words that must still enter the
+        window before the vector can be read there. `short` is 1 if `missing` is above 0; `one_short` is 1 if `missing`
+        is 1.
         """
         block = self._config.block_in
         return data.StructLayout(

@@ -27,8 +27,8 @@ class ReadFifo(wiring.Component):
     """
 
     def __init__(self, *, config: Config, fifo_bytes: int) -> None:
-        """`fifo_bytes`: size of the FIFO. The client's ReadRequests must be given the same size, since it prevents
-        overflow.
+        """`fifo_bytes`: size of the FIFO. The client's ReadRequests prevents overflow, so it must be given the same
+        size.
         """
         self._config = config
         self._words = fifo_bytes // config.memory.bus_bytes

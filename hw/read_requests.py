@@ -18,7 +18,8 @@ _COUNT_BITS = 16
 """Width in bits of a row's length in elements."""
 
 _ELEMENT_BITS = 12
-"""Widths of lengths suffice for elements of at least 2^_ELEMENT_BITS bytes, also on machines with smaller ones."""
+"""A length in bytes has enough bits for elements of 2^_ELEMENT_BITS bytes, even if the machine's elements are smaller.
+"""
 
 
 def length_bits(config: Config) -> int:
@@ -209,7 +210,7 @@ class ReadRequests(wiring.Component):
 
     - `start`: loads `runs`, the ranges of bytes to read; allowed only while `active` is 0.
     - `request`: stream of bursts to the arbiter. After a start in cycle b, the first one is shown in b + REQUEST_DELAY.
-      Each other one is shown at the earliest REQUEST_GAP cycles after the previous one was accepted.
+      Each further burst is shown REQUEST_GAP cycles or more after the previous burst was accepted.
     - `active`: 1 from b + 1 through the cycle in which the last request is accepted.
     - `release`: number of words of the FIFO that became free, one cycle after their last use. A request that needs
       their room is shown at the earliest ROOM_DELAY cycles after that use.

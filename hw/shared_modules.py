@@ -1,8 +1,9 @@
 """Converts a component that has many equal instances to a single Verilog module.
 
-Amaranth converts each component bit by bit: more than a minute for the columns and lanes of a 64 x 64 machine. When
-Verilog is generated, Amaranth passes a `SharedModules` to all components as the platform, and `place` makes instances
-of its modules. In simulations and proofs the platform is another one, and `place` adds the component itself.
+Amaranth converts each component bit by bit, which takes more than a minute for the columns and lanes of a 64 x 64
+machine. When Verilog is generated, Amaranth passes a `SharedModules` to all components as the platform, and `place`
+makes instances of its modules. In simulations and proofs the platform is another one, and `place` adds the component
+itself.
 """
 
 from __future__ import annotations
@@ -44,7 +45,8 @@ class SharedModules:
             for cell in set(_CELL.findall(found[0])) & self.texts.keys():
                 if cell in around:
                     raise ValueError(
-                        f"module {cell} must be in one module only, not in {around[cell]} and {found[1]}"
+                        f"instances of module {cell} must be inside one module only, not in both {around[cell]} and "
+                        f"{found[1]}"
                     )
                 around[cell] = found[1]
 

@@ -80,8 +80,8 @@ def _component_module(component: wiring.Component, name: str, report: Callable[[
 
 
 def _rtlil(component: wiring.Component, name: str, shared: SharedModules) -> str:
-    """RTLIL of a component by Amaranth, as module `name`, but without the initial values of memories that are all zeros
-    and without the modules that it shares with others, whose text goes to `shared`.
+    """Converts a component to RTLIL by Amaranth, as module `name`. Two parts are left out: initial values of memories
+    that are all zeros, and the modules that many components share; the text of these modules goes to `shared`.
 
     Amaranth writes every bit of an initial value separately, and Yosys a line for each word, which takes minutes for
     large scratchpads. `_with_zeros` writes a loop instead.

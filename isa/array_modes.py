@@ -44,7 +44,7 @@ def sweep_rows(config: Config) -> int:
     this number.
 
     A position consists of the input vectors of one pixel that the lanes multiply, and a group has a row for each input
-    vector of `swept` x TAPS positions. It has at least twice as many rows as an input vector has parts
+    vector of `swept` x TAPS positions. A group has at least twice as many rows as an input vector has parts
     (`position_outputs`), because the index of a row in its group also tells which part is multiplied and, in its
     highest bit, whether the operation only stores its positions for later operations.
     """
@@ -106,8 +106,8 @@ class ArrayMode:
         return config.tile_rows if self.by_lane else 1
 
     def group(self, config: Config) -> int:
-        """Number of weight indices in a group. A group has the rows of weights that an operation may multiply, separate
-        rows for each part of an input vector. Groups begin at multiples of this number.
+        """Number of weight indices in a group. A group has the rows of weights that an operation may multiply, with
+        separate rows for each part of an input vector. Groups begin at multiples of this number.
 
         In a mode that `holds` (keeps the input positions, or pixels, of earlier operations), an index in the upper half
         of a group means that the operation only stores its positions for later operations and multiplies nothing.
@@ -119,8 +119,8 @@ class ArrayMode:
         return self.positions * config.position_inputs * config.position_outputs
 
     def row(self, config: Config, place: int, part: int) -> int:
-        """Index, within the operation's group of rows of weights, of the row by which the operation multiplies the
-        vector number `place` (from 0) of the input vectors that the group is for.
+        """Each input vector has its own row of weights in the operation's group of rows. Returns the index, in the
+        group, of the row for input vector number `place` (from 0).
 
         If an input vector has more elements than there are lanes, an operation multiplies only part number `part` of
         it, and each part has a row of its own. The rows of the parts alternate or, in a mode that `holds` (keeps the

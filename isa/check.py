@@ -288,8 +288,9 @@ def _touches(
     program: _Decoded, image: NDArray[np.uint8], uop: NDArray[np.unsignedinteger] | None, ordering: Ordering
 ) -> Iterator[Finding]:
     """Checks the memory accesses of all instructions. Yields findings of kind bounds, unchecked (unknown micro-ops),
-    value (scales that are not finite) and race: of a load of parameters with an earlier store and, if no unit is
-    deadlocked, between units. `image`, `uop`: DRAM and micro-op scratchpad at launch. `ordering`: result of `order`.
+    value (scales that are not finite) and race. Races between units are checked only if no unit is deadlocked; a race
+    of a load of parameters with an earlier store is always checked. `image`, `uop`: DRAM and micro-op scratchpad at
+    launch. `ordering`: result of `order`.
     """
     trace = start_trace(program.config, image, uop)
     last = start_access(program.config, len(image))
@@ -371,9 +372,9 @@ def _unseen_text(program: _Decoded, index: int, item: Conflict) -> str:
 
 
 def _scales(program: _Decoded, trace: Trace, index: int) -> Iterator[Finding]:
-    """Checks that the scales which a LOAD.PAR, instruction number `index`, loads are finite, and yields a finding for
-    the first one that is not. Checks only scales that are still those of the initial image: `trace`, the state before
-    the instruction, tells which bytes the program has stored.
+    """Checks the scales that instruction number `index`, a LOAD.PAR, loads, and yields a finding for the first one that
+    is not finite. Checks only scales that are still those of the initial image: `trace`, the state before the
+    instruction, tells which bytes the program has stored.
     """
     config, values = program.config, program.values[index]
     if values["x_size"] == 0:

@@ -115,30 +115,37 @@ class Config(Sizes):
     )
     par_buffer_bytes: int = parameter(2 * KIB, "parameter table of STORE.POST; whole entries", unit="bytes")
     command_queue_depth: int = parameter(
-        32, "instructions in each unit's command queue", low=1, high=1024, samples=(1, 2, 3, 8, 32)
-    )
+        32, "instructions in each unit's command queue",
+        low=1, high=1024, samples=(1, 2, 3, 8, 32), timing=True,
+    )  # fmt: skip
     token_queue_depth: int = parameter(
-        64, "tokens in each token queue", low=1, high=4096, samples=(1, 2, 5, 64)
+        64, "tokens in each token queue", low=1, high=4096, samples=(1, 2, 5, 64), timing=True
     )
     fetch_buffer_depth: int = parameter(
-        32, "instructions in the fetch buffer", low=2, high=256, power_of_two=True, samples=(2, 4, 32)
+        32, "instructions in the fetch buffer",
+        low=2, high=256, power_of_two=True, samples=(2, 4, 32), timing=True,
+    )  # fmt: skip
+    load_fifo_bytes: int | None = parameter(
+        None, "load FIFO; left out: enough for the bus", unit="bytes", timing=True
     )
-    load_fifo_bytes: int | None = parameter(None, "load FIFO; left out: enough for the bus", unit="bytes")
     compute_fifo_bytes: int | None = parameter(
-        None, "compute FIFO; left out: enough for the bus", unit="bytes"
+        None, "compute FIFO; left out: enough for the bus", unit="bytes", timing=True
     )
     operand_fifo_bytes: int | None = parameter(
-        None, "operand FIFO; left out: enough for the bus", unit="bytes"
+        None, "operand FIFO; left out: enough for the bus", unit="bytes", timing=True
     )
-    store_fifo_bytes: int | None = parameter(None, "store FIFO; left out: enough for the bus", unit="bytes")
+    store_fifo_bytes: int | None = parameter(
+        None, "store FIFO; left out: enough for the bus", unit="bytes", timing=True
+    )
     post_lanes: int | None = parameter(
         None,
         "lanes of STORE.POST's arithmetic, a power of two up to batch * block_out; left out: all of them",
+        timing=True,
     )
     multiplier_stages: int = parameter(
         1,
         "registers that a product of the array passes; more allow a faster clock",
-        unit="cycles", low=1, high=4, samples=(2, 1, 3, 4), later=True,
+        unit="cycles", low=1, high=4, samples=(2, 1, 3, 4), later=True, timing=True,
     )  # fmt: skip
     chain_buffer_bytes: int = parameter(
         0,
@@ -160,7 +167,9 @@ class Config(Sizes):
         "parts of a weight tile, one an operation, with the extension `fold`: the array has block_out / folds columns",
         low=2, high=32, power_of_two=True, samples=(4, 2), later=True,
     )  # fmt: skip
-    clock_mhz: int = parameter(100, "clock frequency; see CLOCK_IS", unit="MHz", low=1, high=10_000)
+    clock_mhz: int = parameter(
+        100, "clock frequency; see CLOCK_IS", unit="MHz", low=1, high=10_000, timing=True
+    )
     extensions: tuple[str, ...] = ByShape()
     instructions: tuple[AluInstruction, ...] = ()
     memory: Memory = field(default_factory=Memory)
@@ -203,7 +212,7 @@ class Config(Sizes):
 
     @property
     def extra_storage(self) -> dict[str, int]:
-        """Storage in addition to the four scratchpads, in bytes by name; reports on a machine's storage list it."""
+        """Storage in addition to the four scratchpads, in bytes by part; reports on a machine's storage list it."""
         listing = {
             "command queues": 3 * self.command_queue_depth * self.instruction_bytes,
             "fetch buffer": self.fetch_buffer_depth * self.instruction_bytes,
@@ -307,7 +316,7 @@ def _check_names(values: dict[str, Any], kind: type, where: str, prefix: str) ->
             raise ConfigError(f"{where}: unknown field {prefix}{name}; known are {', '.join(known)}")
         if name in ("extensions", "instructions"):
             if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
-                names = f"from {', '.join(EXTENSIONS)}" if name == "extensions" else '"module:NAME"'
+                names = f"from {', '.join(EXTENSIONS)}" if name == "extensions" else 'as "module:NAME"'
                 raise ConfigError(f"{where}: {name} must be a list of names {names}")
         elif name not in ("name", *OTHER_TYPES) and (isinstance(value, bool) or not isinstance(value, int)):
             raise ConfigError(f"{where}: {prefix}{name} = {value!r}: expected an integer")

@@ -55,13 +55,14 @@ class AluInstruction:
     rtl : class of an Amaranth component without arguments
         One lane's hardware. Members: `left` and `right`, In(signed(32)); `start`, In(1); `result`, Out(signed(32)). In
         the cycle in which `start` is 1, `left` is the first operand. `right` is the second operand, stable from then
-        until the result is taken. `result` is taken `cycles` - 1 cycles after `start`, which with `cycles` = 1 is in
-        the same cycle, and then `start` can be ignored.
+        until the result is taken. `result` is taken `cycles` - 1 cycles after `start`. With `cycles` = 1 that is the
+        same cycle, so the component may ignore `start`.
     cycles : int
         Issue cycles of one operation with an immediate, 1 to MOST_CYCLES. An operation with two accumulators takes one
         more.
     immediates : (int, int)
-        The least and the greatest legal immediate. The static checker refuses others, random programs draw from these.
+        The least and the greatest legal immediate. The static checker refuses other immediates, and random programs
+        draw from this range.
     expression : function of two int32 expressions, returns an expression; optional
         The operation in the loop IR, by which `tensorize` matches a loop: any function of `vdla.compute` expressions.
         Without it the compiler cannot use the instruction.
@@ -116,7 +117,9 @@ class AluInstruction:
 
     @property
     def reference(self) -> str:
-        """Name of the instruction in TOML files, "module:NAME". The module is the one that defines its class `rtl`."""
+        """Name of the instruction in TOML files, "module:NAME". The module is the one that defines the instruction's
+        class `rtl`.
+        """
         return f"{self.rtl.__module__}:{self.name}"
 
     @property

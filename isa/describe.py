@@ -202,7 +202,9 @@ def _format_section(group: list[Format]) -> list[str]:
 
 
 def _sentences(config: Config) -> dict[str, str]:
-    """For each optional part with memories (an extension, or CHAIN), by name, a sentence about these memories."""
+    """A sentence about the memories of each optional part that has memories, by name of the part (an extension, or
+    CHAIN).
+    """
     last = config.chain_base + config.chain_depth - 1
     return {
         CHAIN: f"The chain memory holds {config.chain_depth} more input vectors, written by STORE.POST with `chain`; "

@@ -21,9 +21,9 @@ class Controller:
     largest number of requests that wait at a bank, besides the request that the bank executes. `read_time`: longest
     time of reads while writes wait; `write_time`: longest time of writes while reads wait. `read_latency`,
     `write_latency`: time from a column command to its data at the controller's ports. `turnaround`: time from the end
-    of reads to the first write. `t_wtp`: time from a write command to a precharge; `t_refi`: between two refreshes;
-    the other `t_` times are JEDEC's (`dram_parts.Times`). `zqcs_period`: clocks between two calibrations. `read_fifo`,
-    `write_fifo`: bus words that the FIFOs of the AXI bridge hold.
+    of reads to the first write. `t_wtp`: time from a write command to a precharge; `t_refi`: time between two
+    refreshes; the other `t_` times are JEDEC's (`dram_parts.Times`). `zqcs_period`: clocks between two calibrations.
+    `read_fifo`, `write_fifo`: bus words that the FIFOs of the AXI bridge hold.
     """
 
     banks: int
@@ -115,7 +115,9 @@ def controller(
     part = part_of(name)
     kind, lines = KINDS[part.kind], part.width if width is None else width
     if lines % part.width or (lines // part.width) & (lines // part.width - 1):
-        raise ConfigError(f"{name} has {part.width} data lines; {lines} are not 1, 2, 4 or 8 chips")
+        raise ConfigError(
+            f"{name}: width = {lines}: give {part.width}, the data lines of one chip, or 2, 4 or 8 times as many"
+        )
     grades = list(part.times)
     if grade is not None and grade not in grades:
         raise ConfigError(
@@ -134,7 +136,8 @@ def controller(
     def clocks(ns: float, count: int = 0, *, phase: bool = True) -> int:
         """Least number of controller clocks that last at least `count` DRAM clocks and at least `ns` nanoseconds. A
         controller clock has several phases, in each of which a command may be sent. With `phase`, the nanoseconds count
-        from the last phase of the first clock, in which the first command may be; without it, from the clock's start.
+        from the last phase of the first clock, because the first command may be sent in that phase; without `phase`,
+        from the start of the first clock.
         """
         late = clock * (1 - 1 / kind.phases) if phase else 0.0
         return max(ceil(count / kind.phases), ceil((ns + late) / clock))
@@ -157,7 +160,8 @@ def controller(
     together = least if bank_bytes is None else bank_bytes
     if together & (together - 1) or not least <= together <= least * part.rows:
         raise ConfigError(
-            f"{name}: bank_bytes = {together}: give a power of two from a row, {least}, to a bank, {least * part.rows}"
+            f"{name}: bank_bytes = {together}: give a power of two from {least}, the bytes of a row, to "
+            f"{least * part.rows}, the bytes of a bank"
         )
     return Controller(
         banks=part.banks,

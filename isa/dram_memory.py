@@ -27,14 +27,14 @@ RESET_CYCLES = 50
 """Cycles from the end of the controller's reset to the launch of a program, in which the memory is idle."""
 
 BANK_ROWS = 16
-"""Rows of a bank that are consecutive bytes of memory, unless a configuration gives `bank_bytes`. The next row of a
-stream then opens in the same bank, by auto-precharge, which takes fewer cycles than a change to another bank;
-benchmarks/dram_placement.py compares.
+"""Number of rows of one bank that follow one another in memory, unless a configuration gives `bank_bytes`. A stream
+then mostly opens its next row in the same bank, by auto-precharge. This takes fewer cycles than a change to another
+bank (benchmarks/dram_placement.py compares both).
 """
 
 CHANNEL_BYTES = 4096
-"""Consecutive bytes of memory in one channel, unless a configuration gives `channel_bytes`: the smallest number that no
-burst crosses.
+"""Number of consecutive bytes of memory in one channel, unless a configuration gives `channel_bytes`. It is the size of
+an AXI4 page; no burst crosses the end of a page.
 """
 
 _PIPELINE = 6
@@ -110,7 +110,7 @@ def check_dram(memory: Memory) -> None:
             )
     if memory.data_channels != SHARED:
         raise ConfigError(
-            f"memory.data_channels = {memory.data_channels!r}: a DRAM has its own rules for data; leave it out"
+            f"memory.data_channels = {memory.data_channels!r}: it does not apply to a DRAM; leave it out"
         )
 
 
@@ -155,8 +155,8 @@ def controller_of(config: Config) -> Controller:
 
 
 def without_oracle(config: Config) -> str:
-    """A line for users if no RTL confirms the cycles of a machine's DRAM: LiteDRAM has no model of the part's
-    generation. Empty for all other machines.
+    """A line that tells users that no RTL confirms the cycles of a machine's DRAM, because LiteDRAM has no model of the
+    part's generation. Empty for all other machines.
     """
     if config.memory.kind == FIXED:
         return ""
@@ -191,9 +191,9 @@ def check_fits(config: Config, instructions: NDArray[np.uint64], image: NDArray[
 
 
 def with_part(config: Config) -> Memory:
-    """Returns the memory of a machine with a DRAM, completed: the two latencies that the compiler and the sizes of
-    FIFOs are based on are those of a read and of a write whose row must first be opened. The router of several channels
-    adds a cycle. Raises ConfigError if the part does not have the machine's bus width.
+    """Returns the memory of a machine with a DRAM, with `read_latency` and `write_latency` filled in for the compiler
+    and the sizes of FIFOs. These are the latencies of an access whose row must first be opened. If there are several
+    channels, their router adds a cycle. Raises ConfigError if the part does not have the machine's bus width.
     """
     numbers, memory = controller_of(config), config.memory
     if memory.bus_bytes != numbers.word_bytes:

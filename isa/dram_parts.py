@@ -6,8 +6,8 @@ part (the PHY) are those of LiteDRAM's simulation model (litedram/phy/model.py),
 
 LiteDRAM has no simulation model of the other generations. For these, the simulator applies the rules of the same
 controller to the part's times, and no RTL confirms the cycles (`Kind.oracle`); comments beside generations and parts
-name the sources of their times. Bank groups are ignored, as LiteDRAM ignores those of DDR4: column commands are as
-close as for alternating groups.
+name the sources of their times. Bank groups are ignored, as LiteDRAM ignores those of DDR4: column commands follow one
+another as closely as for alternating groups.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ class Kind:
     `phases`: DRAM clocks in a controller clock. `transfers`: data transfers in a DRAM clock. `burst`: columns that one
     READ or WRITE transfers. `latencies`: rows (least DRAM clock period in nanoseconds, CAS latency, CAS write latency),
     slowest clock first, latencies in DRAM clocks. `read_delay`: controller clocks that the PHY adds to a read.
-    `write_lead`: controller clocks by which the data of a write come before the CAS write latency has passed.
-    `refresh_ns`: nanoseconds between two refresh commands. `oracle`: whether LiteDRAM's RTL, with its model of a part
-    of this generation, confirms the simulated cycles.
+    `write_lead`: the controller gives the data of a write to the PHY this number of controller clocks before the CAS
+    write latency ends. `refresh_ns`: nanoseconds between two refresh commands. `oracle`: whether LiteDRAM's RTL, with
+    its model of a part of this generation, confirms the simulated cycles.
     """
 
     phases: int
@@ -143,7 +143,7 @@ def _sdr(rp: float, wr: float, rfc: float, ras: float | None = None, rrd: float 
 
 
 def _ddr3(rfc: Mapping[str, int], ras: float = 35.0) -> Mapping[str, Times]:
-    """Times of Micron's DDR3 by speed grade, for the grades in `rfc`: clocks of a refresh by speed grade. `ras`:
+    """Times of Micron's DDR3 by speed grade. `rfc`: for each speed grade of the chip, the clocks of a refresh. `ras`:
     nanoseconds from activate to precharge in the grade 1600.
     """
     grades = {

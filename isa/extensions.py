@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from .alu import operations_of
 from .array_modes import LEAST_COLUMNS, SWEPT, TAPS
 from .errors import ConfigError
 from .opcodes import Unit
@@ -80,7 +81,7 @@ def _check_taps(config: Config) -> None:
         if value % size:
             raise ConfigError(
                 f"{name}_buffer_bytes = {value}: taps needs a multiple of {size}, the bytes of a position; "
-                f"{value // size * size} is one; or leave 'taps' out of `extensions`"
+                f"use {value // size * size}, or leave 'taps' out of `extensions`"
             )
 
 
@@ -133,7 +134,7 @@ EXTENSION_TABLE: dict[str, Extension] = {
         default=True,
         check=_check_depthwise,
     ),
-    "subtract": Extension(meaning="the ALU operation SUB", unit=Unit.COMPUTE),
+    "subtract": Extension(meaning=operations_of("subtract"), unit=Unit.COMPUTE),
     "zero_points": Extension(
         meaning="zero points that the array takes off inputs and weights (register ZERO)", unit=Unit.COMPUTE
     ),

@@ -45,7 +45,7 @@ class Field:
 
 
 def pack(start: int, *items: tuple[str, int]) -> tuple[Field, ...]:
-    """Unsigned fields `items` (name, width) from bit `start` on; one that would cross 64-bit words begins the next."""
+    """Unsigned fields `items` (name, width) from bit `start` on; no field crosses from one 64-bit word to the next."""
     fields, low = [], start
     for name, width in items:
         if low // WORD_BITS != (low + width - 1) // WORD_BITS:

@@ -75,8 +75,8 @@ def read_rate(memory: Memory, words: float, outstanding: float = OUTSTANDING) ->
 
 def write_rate(config: Config, words: float, outstanding: float = OUTSTANDING) -> float:
     """Estimates how well a store FIFO of `words` bus words keeps the bus busy with writes, if at most `outstanding`
-    writes are unanswered at a time. Returns the share of busy cycles, divided by the share that longest bursts without
-    any waiting would reach.
+    writes are unanswered at a time. Returns the share of busy cycles, divided by the share that bursts of the largest
+    size would reach without any waiting.
 
     Assumes one long run of bytes, and a store unit that makes an output vector in each cycle. The memory's random
     stalls count as their mean.
@@ -94,8 +94,9 @@ def write_rate(config: Config, words: float, outstanding: float = OUTSTANDING) -
 
 
 def default_bytes(config: Config, fifo: str) -> int:
-    """The default size of `fifo` in bytes: the least legal size, doubled until the bus is busy in the share
-    DEFAULT_RATE of cycles or, if no FIFO reaches that, in the share that a FIFO of FIFO_WORDS words reaches.
+    """The default size of `fifo` in bytes: the least legal size, doubled until the bus is busy in a wanted share of the
+    cycles. The wanted share is DEFAULT_RATE or, if no FIFO reaches that, the share that a FIFO of FIFO_WORDS words
+    reaches.
     """
     bus, rate = config.memory.bus_bytes, _rate(config, fifo)
     size = config.least_fifo_bytes(fifo)

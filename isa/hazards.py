@@ -84,8 +84,8 @@ def start_access(config: Config, memory_size: int) -> LastAccess:
 
 def conflicts(last: LastAccess, unit: Unit, touched: tuple[Access, ...]) -> Iterator[Conflict]:
     """Yields the conflicts of an instruction of `unit` that makes the accesses `touched`. For each access and each
-    other unit there is at most one: with that unit's last earlier instruction that accessed one of the elements, if
-    one of the two accesses is a write.
+    other unit there is at most one conflict: the one with the other unit's last instruction that accessed one of the
+    same elements. One of the two accesses must be a write.
     """
     for item in touched:
         writer = WRITERS[item.resource]

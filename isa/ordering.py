@@ -38,7 +38,7 @@ class Blocked:
 
     `queue`: the token queue that has no token or, if `full`, no room; None for the fetch unit and for FINISH.
     `pop_number`: number of tokens, counted from the start of the program, that the queue must have received before the
-    instruction can pop one. `never`: all instructions of the program together push fewer tokens.
+    instruction can pop one. `never`: all instructions of the program together push fewer tokens than `pop_number`.
     """
 
     unit: Unit | None

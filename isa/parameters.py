@@ -25,7 +25,8 @@ class Parameter:
     `holds`: type of the values. `choices`: all legal values of a field that holds text; empty if any text is legal.
     `rtl`: the Verilog depends on the field (not on the latency of a memory, for example). `samples`: values for random
     machines. `later`: the field was added after programs, tuning records and digests had been written; `Config.to_dict`
-    and the digest leave it out while it has its default, so that older files stay valid.
+    and the digest leave it out while it has its default, so that older files stay valid. `timing`: the field
+    influences cycles, but never the instructions of a kernel with given knobs; a cached kernel serves all its values.
     """
 
     doc: str
@@ -38,6 +39,7 @@ class Parameter:
     rtl: bool = True
     samples: tuple[int | str, ...] = ()
     later: bool = False
+    timing: bool = False
 
     @property
     def legal(self) -> str:

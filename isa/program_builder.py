@@ -90,8 +90,8 @@ def append(
     placed: Callable[[ProgramBuilder, Unit], None] = _nothing,
 ) -> bool:
     """Appends an instruction of format `name`, and sets its pop flags so that it waits for all earlier instructions
-    that it conflicts with; returns True. Returns False, and appends nothing, if it accesses a memory out of bounds or a
-    field does not fit the encoding.
+    that it conflicts with; returns True. Returns False, and appends nothing, if the instruction accesses a memory out
+    of bounds or a field does not fit the encoding.
 
     `values`: fields of the instruction. They may ask for more tokens by pop and push flags. With `insist`, every
     requested flag is set: token carriers (instructions that only pop and push tokens) are appended first, until the
@@ -155,9 +155,9 @@ def push(build: ProgramBuilder, queue: int) -> bool:
 
 
 def steps(build: ProgramBuilder, name: str, values: Mapping[str, int]) -> int:
-    """Estimates the cycles of an instruction (format `name`, fields `values`) whose loop counts come from its fields or
-    the registers at the end of `build`, and may therefore be huge: an instruction of the array or the ALU, STORE.POST,
-    ROWS or LOAD.PATCH. Returns 0 for all other instructions.
+    """Estimates the cycles of an instruction (format `name`, fields `values`) of the array or the ALU, or of a
+    STORE.POST, ROWS or LOAD.PATCH; returns 0 for all other instructions. Loop counts come from the fields and from the
+    registers at the end of `build`, so the result may be huge.
     """
     registers = build.trace.registers
     match name:
@@ -184,8 +184,7 @@ def _merge(build: ProgramBuilder, unit: Unit, token: list[int]) -> None:
 
 def _place(build: ProgramBuilder, unit: Unit, name: str, values: dict[str, int]) -> None:
     """Adds an instruction of `unit` (format `name`, fields `values` with their final pop flags) to the end of the
-    program, and updates the unit's own clock. The caller has already removed the tokens that the instruction pops from
-    their queues.
+    program, and updates the unit's own clock. The caller has already popped the instruction's tokens from their queues.
     """
     build.clocks[unit][unit] = len(build.instructions)
     build.before[unit] = [len(tokens) for tokens in build.tokens]

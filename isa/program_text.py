@@ -104,7 +104,7 @@ def from_text(text: str, where: str, config: Config | None = None) -> Program:
 
 def read_program(path: str | Path, config: Config | None = None) -> Program:
     """Reads the program in the file `path`; the first bytes show whether its format is binary or text. `config`: the
-    configuration of a text without .config. Raises ProgramError, which names the file, if it is neither.
+    configuration of a text without .config. Raises ProgramError, which names the file, if the file has neither format.
     """
     data = read_bytes(path)
     if data.startswith(b"PK"):

@@ -422,8 +422,8 @@ def _store_out(machine: _Machine, values: Values) -> None:
 
 
 def _reduced(machine: _Machine, values: Values, y: int, x: int) -> NDArray[np.int64]:
-    """Maximum or sum, int64 (batch, block_out), of the window of accumulators of output vector (y, x) of a STORE.POST
-    or ROWS with the fields `values`; a sum may exceed int32.
+    """Maximum or sum, int64 (batch, block_out), of the accumulators in the window for output vector (y, x); a sum may
+    exceed int32. `values`: fields of the STORE.POST or ROWS.
     """
     config, address, window = machine.config, machine.registers["ADDRESS"], machine.registers["WINDOW"]
     corner = values["sram_base"] + y * address["y_stride"] + x * address["x_stride"]

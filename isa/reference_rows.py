@@ -83,9 +83,9 @@ def row_statistics(
 
 
 def row_shares(machine: _Machine, x: int, reduced: NDArray[np.int64], is_last: bool) -> NDArray[np.int64]:
-    """The softmax shares or normalized elements of a vector `reduced` of row `x` (from 0 in the instruction), as
-    STORE.POST with `rows` computes them: int32 values in an int64 array (1, block_out). `is_last`: the vector is the
-    row's last one.
+    """The softmax shares or normalized elements of a vector, as STORE.POST with `rows` computes them: int32 values in
+    an int64 array (1, block_out). `reduced`: the vector. `x`: number, from 0, of its row in the instruction. `is_last`:
+    the vector is the row's last one.
     """
     register, row = machine.registers["ROWS"], machine.rows[_entry(machine, x)]
     value = signed_value(int(row[1]))

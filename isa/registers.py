@@ -154,8 +154,8 @@ def register_value(name: str, **values: int) -> int:
 
 
 def register_values(name: str, columns: Mapping[str, int | np.ndarray]) -> int | np.ndarray:
-    """n values of configuration register `name`: an int if all `columns` are ints, else uint64 (n,). `columns`: values
-    of fields, an int for all or an array (n,). Raises EncodingError.
+    """One value of configuration register `name`, an int, if all `columns` are ints, else n values, uint64 (n,).
+    `columns`: values of fields, an int for all or an array (n,). Raises EncodingError.
     """
     arrays = {key: column for key, column in columns.items() if isinstance(column, np.ndarray)}
     common = register_value(name, **{key: int(v) for key, v in columns.items() if key not in arrays})

@@ -2,7 +2,7 @@
 compiler: reductions of rows (instruction ROWS), and scaling by the results (STORE.POST with the flag `rows`).
 
 A row is a sequence of up to MOST_ELEMENTS numbers: the lanes of the `y_size` accumulator vectors that an instruction
-reads at one value of x. In the last of these vectors, only the first `lanes` lanes may belong to the row
+reads at one value of x. The row may fill the last of these vectors only in part, its first `lanes` lanes
 (`elements_of_last`); results for the other lanes are 0. For each number a the machine computes an element: the 9-bit
 difference d = a - c from a constant c, or entry d mod 256 of a table of 256 entries. For each row it stores a *value*
 (the largest number, or the sum of all d) and a *factor* (1 / sum of table entries, or 1 / square root of the sum of
@@ -48,7 +48,7 @@ FRACTION_BITS = 16
 """Number of fraction bits of the results of `apply`."""
 
 TOTAL_BITS = 48
-"""Width in bits of the sums over a row of which a factor is the reciprocal or the reciprocal square root."""
+"""Width in bits of a sum over a row; the sum's reciprocal, or reciprocal square root, is the row's factor."""
 MANTISSA_BITS = 24
 QUOTIENT_SHIFT = 56
 """Shift in the reciprocal of a mantissa: floor(2^QUOTIENT_SHIFT / mantissa)."""

@@ -19,8 +19,8 @@ from .rows import FACTOR_BITS, SHIFT_BITS, VALUE_BITS
 from .store_stages import TABLE_BYTES, StoreParts
 
 KINDS = ("uop", "inp", "wgt", "acc", "par", "chain", "table", "rows")
-"""Names of the memories that programs fill. Machines have `par` with the extension `post`, `chain` if
-`Config.chain_buffer_bytes` is above 0, `table` and `rows` with the extensions of these names.
+"""Names of the memories that programs fill. A machine has `par` if it has the extension `post`, `chain` if
+`Config.chain_buffer_bytes` is above 0, and `table` and `rows` if it has the extensions of these names.
 """
 
 ROW_ENTRY_BYTES = 8

@@ -196,8 +196,8 @@ class Sizes:
     @property
     def chain_base(self) -> int:
         """Index of the first vector of the chain memory (on-chip buffer between layers) for the instructions of the
-        array. Smaller indices are in the input scratchpad. It is the smallest power of two from inp_depth on, so the
-        upper bits of an index select the memory.
+        array. Smaller indices are in the input scratchpad. The result is the least power of two from inp_depth on, so
+        the upper bits of an index select the memory.
         """
         return 1 << _index_bits(self.inp_depth)
 

@@ -1,6 +1,6 @@
 """Groups of arrays that the functions of the timing simulation take as arguments: program, bus, tokens, traffic.
 
-`state.py` names the columns of each array. Those functions also take single arrays: P (`parameters.py`) and the state
+`state.py` names the columns of each array. The functions also take single arrays: P (`parameters.py`) and the state
 arrays U (units), V (the current store) and X (a record for each instruction).
 """
 

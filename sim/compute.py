@@ -337,8 +337,9 @@ def hold(swept, inp, s, inp_zero):  # type: ignore[no-untyped-def]
 @compiled()
 def run_sweep(row, here, widths, pads, own, chain_base):  # type: ignore[no-untyped-def]
     """Executes the TAPS `row` with register SWEEP on: an operation multiplies its own input positions and those of the
-    operations before it. It only keeps its positions if its row of weights is in the second half of the rows that one
-    operation multiplies (`sweep_rows`). Returns DONE, or OUTSIDE for an index out of bounds.
+    operations before it. An operation only keeps its positions, and multiplies nothing, if its row of weights is in the
+    second half of the rows that one operation multiplies (`sweep_rows`). Returns DONE, or OUTSIDE for an index out of
+    bounds.
 
     `here`: values of the unit's configuration registers. `widths`: bits of a micro-op's fields. `pads.inputs` holds the
     input scratchpad in its first `own` vectors, and the chain memory from vector `chain_base` on.

@@ -406,9 +406,10 @@ def _clock_fifo(port, enters, leaves):  # type: ignore[no-untyped-def]
 
 @timing_code
 def _clock_address(port, valid, address, last, accepted, ends):  # type: ignore[no-untyped-def]
-    """Changes the state of an address channel, in columns of `port`, to that of the next cycle. Its register takes the
-    burst that the master offers (`valid`, first word `address`, `last`: number of words less 1) when it is empty, or
-    when the last word of its own burst is requested (`accepted`: a word is; `ends`: it is the last).
+    """Changes the state of an address channel, in columns of `port`, to that of the next cycle. The channel's register
+    takes the next burst that the master offers when the register is empty, or when the last word of the burst in the
+    register is requested. `valid`: the master offers a burst, with first word `address` and `last` + 1 words.
+    `accepted`: a word is requested; `ends`: this word is the last one of its burst.
     """
     if accepted:
         port[A_BEAT] = 0 if ends else port[A_BEAT] + 1
@@ -469,8 +470,8 @@ def _clock_bridge(P, master, flags, given, read_data, write_data):  # type: igno
 
 @timing_code
 def _clock_crossbar(G, B, M):  # type: ignore[no-untyped-def]
-    """Decides which grants of idle banks move to other masters, which request them, in the next cycle (M_MOVES). State
-    arrays: G (controller), B (banks), M (masters' bridges).
+    """Decides which idle banks will be granted to another master in the next cycle, because that master requests the
+    bank (M_MOVES). State arrays: G (controller), B (banks), M (masters' bridges).
     """
     for m in range(len(M)):
         bank = M[m, M_BANK]

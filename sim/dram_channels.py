@@ -1,8 +1,8 @@
 """A timing run on a machine whose DRAM has several channels behind a router (hw/dram.md, section 9), cycle by cycle.
 
-Each channel is a controller of `dram.py`. The router has a register for a read address and one for a write address, and
-gives read data, write data and responses in the order of their addresses. A channel without bursts is simulated only in
-the cycles of its refreshes.
+Each channel is a controller of `dram.py`. The router has a register for a read address and one for a write address. It
+passes on read data, write data and responses in the order in which the addresses came. A channel without bursts is
+simulated only in the cycles of its refreshes.
 """
 
 from __future__ import annotations
@@ -132,8 +132,8 @@ class _Channels(NamedTuple):
     E: the machine's side of the AXI port, `port`: its signals. P: parameters of the controllers.
 
     The following have an element for each channel: G, B, L, M, F: state of the controller (`sim/dram.py`), with its
-    `inputs`; K: cycles by what the controller does, and C: the state from which this follows (`sim/dram_waits.py`); Y:
-    the channel's bursts in flight, its last run of words, and when its controller must be simulated.
+    `inputs`; K: cycles by what the controller does, and C: the state from which K follows (`sim/dram_waits.py`); Y: the
+    channel's bursts in flight, its last run of words, and when its controller must be simulated.
 
     X: the router's registers. `reads`, `writes`: rings of the channels of reads and writes, by number of the burst.
     `split`: log2 of the words of a piece and of the number of channels. `runs`: runs of words (`sim/dram_port.py`), as
@@ -233,7 +233,9 @@ def _note_word(dram, k, number, row, write):  # type: ignore[no-untyped-def]
 
 @timing_code
 def _clock_channel(dram, k):  # type: ignore[no-untyped-def]
-    """Ends the cycle of channel `k`, whose inputs are set, and counts it by its cause. `dram`: state of the DRAM."""
+    """Ends the current cycle of channel `k`, and counts the cycle by its cause. The channel's inputs must be set
+    before. `dram`: state of the DRAM.
+    """
     G, B, N = dram.G[k], dram.B[k], dram.M[k]
     cause = cause_of_cycle(G, B, N[0], dram.C[k], dram.Y[k, Y_BURSTS] > 0)
     number = holder(G, B)
@@ -273,9 +275,9 @@ def _catch_up(dram, k):  # type: ignore[no-untyped-def]
 
 @timing_code
 def _memory_cycle(P, bus, dram, traffic):  # type: ignore[no-untyped-def]
-    """Simulates one cycle of router and channels. Returns a set of clients as bits: those for whose unit more times may
-    follow from the cycle's beats, acceptances and responses. State arrays: P (parameters of the run), `bus` (memory
-    port), `dram` (state of the DRAM), `traffic` (bytes and beats by kind).
+    """Simulates one cycle of router and channels. Returns a set of clients, as bits: those whose unit may compute
+    further times, because of the cycle's beats, acceptances and responses. State arrays: P (parameters of the run),
+    `bus` (memory port), `dram` (state of the DRAM), `traffic` (bytes and beats by kind).
     """
     M, C, _, Q, W = bus
     A, E, N, X, Y, port, given = dram.A, dram.E, dram.M, dram.X, dram.Y, dram.port, dram.inputs

@@ -1,7 +1,7 @@
 """A timing run on a machine whose memory is a DRAM (hw/dram.md), the memory simulated cycle by cycle.
 
-Tests compare `dram_machine.py` with this loop. Memory decides in each cycle in which it or a client has work: it
-accepts an address, or moves a beat. So a client's reads become known beat by beat.
+Tests compare `dram_machine.py` with this loop. In each cycle in which the memory or a client has work, the memory
+decides: it accepts an address, or moves a beat. So a client's reads become known beat by beat.
 """
 
 from __future__ import annotations
@@ -130,7 +130,7 @@ def _state(config: Config, bus: Bus) -> Cycles:
 @timing_code
 def read_address(P, C, A, E, inputs, cycle):  # type: ignore[no-untyped-def]
     """The client whose read address is on the bus in `cycle`, or -1; sets the memory's `inputs` for this address. An
-    address stays on the bus until the memory accepts it, so of several clients with an address the one that had it
+    address stays on the bus until the memory accepts it, so if several clients have an address, the address that came
     first is on the bus. State arrays: P (parameters of the run), C (read clients), A (read clients' requests), E (AXI
     port).
     """
@@ -178,9 +178,9 @@ def note_last(P, E, cycle):  # type: ignore[no-untyped-def]
 
 @timing_code
 def _memory_cycle(P, bus, dram, traffic):  # type: ignore[no-untyped-def]
-    """Simulates one cycle of the memory. Returns a set of clients as bits: those for whose unit more times may follow
-    from the cycle's beats, acceptances and responses. State arrays: P (parameters of the run), `bus` (memory port),
-    `dram` (state of the DRAM), `traffic` (bytes and beats by kind).
+    """Simulates one cycle of the memory. Returns a set of clients, as bits: those whose unit may compute further times,
+    because of the cycle's beats, acceptances and responses. State arrays: P (parameters of the run), `bus` (memory
+    port), `dram` (state of the DRAM), `traffic` (bytes and beats by kind).
     """
     M, C, _, Q, W = bus
     A, E, D, G, B, L, N, F, inputs, K = dram

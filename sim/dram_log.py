@@ -1,4 +1,4 @@
-"""Tells which channel, bank and row of a DRAM a program reads or writes in which cycles.
+"""Finds the cycles in which a program reads or writes the rows of a DRAM, by channel and bank.
 
 A run of words is a sequence of bus words of one row whose column commands (READ or WRITE) are in consecutive cycles.
 """
@@ -43,8 +43,8 @@ class WordRuns:
     opened: NDArray[np.int64]
 
     def banks(self) -> tuple[NDArray[np.int64], tuple[str, ...]]:
-        """(for each run of words, the index of its bank among the banks; the names of the banks). The banks are those
-        that have words, and bank 0 of channel 0. If all words are in channel 0, a name has no channel.
+        """Returns (for each run of words, the index of its bank among the banks; the names of the banks). The banks are
+        those that have words, and bank 0 of channel 0. If all words are in channel 0, a name has no channel.
         """
         keys = np.append(0, self.channel << _BANK_BITS | self.bank)
         known, places = np.unique(keys, return_inverse=True)

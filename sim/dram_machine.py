@@ -1,12 +1,14 @@
 """The main loop of a timing run on a machine whose memory is a DRAM (hw/dram.md), burst by burst.
 
 The units are those of `machine.py`. Memory makes decisions in order of time: it accepts a read address, a write address
-comes to the bus, memory accepts that, or a burst begins to request its words. The last decision determines the times of
-all data of the burst (`dram_words.py`), because the AXI bridge does not leave a burst before its last request.
+comes to the bus, memory accepts a write address, or a burst begins to request its words. The begin of a burst
+determines the times of all its data (`dram_words.py`), because the AXI bridge does not leave a burst before the burst's
+last request.
 
 A client's reads become known in runs of beats without a gap. Ring R has an entry for each run (for fetch, for each
-group of whole instructions), and ring A has one for each request. The room of a FIFO is given back by whole requests:
-`dram_port.py` copies the cycle from the entry of a request's last beat in R to the request in A.
+group of whole instructions), and ring A has one for each request. The room of a FIFO is given back by whole requests.
+The entry of a request's last beat in R has the cycle in which the room becomes free; `dram_port.py` copies this cycle
+to the request's entry in A.
 """
 
 from __future__ import annotations
@@ -130,10 +132,10 @@ _DATA_AFTER = 2
 
 @timing_code
 def _next_read(P, M, C, Q, E):  # type: ignore[no-untyped-def]
-    """Returns (cycle, client, shown): the cycle in which memory accepts the next read address, given the addresses that
-    clients have shown so far, the client, and the cycle from which the address is on the bus. Both cycles are NEVER if
-    no client has shown an address, or if they depend on a burst that has not begun. State arrays: P (parameters of the
-    run), M (memory and fetch), C (read clients), Q (accepted reads), E (AXI port).
+    """Returns (cycle, client, shown) for the next read address that memory accepts, if clients show no further
+    addresses: the cycle of the acceptance, the client, and the cycle from which the address is on the bus. Both cycles
+    are NEVER if no client has shown an address, or if they depend on a burst that has not begun. State arrays: P
+    (parameters of the run), M (memory and fetch), C (read clients), Q (accepted reads), E (AXI port).
 
     An address stays on the bus until memory accepts it, so the client that showed its address first is the next one.
     """
@@ -174,7 +176,7 @@ def _next_burst(M, W, E):  # type: ignore[no-untyped-def]
     address memory has accepted has begun. State arrays: M (memory and fetch), W (write bursts), E (AXI port).
 
     The direction that has the grant keeps it while it has requests. At a burst's last request, and in any cycle without
-    one, the grant moves to the other direction if that has a request.
+    a request, the grant moves to the other direction if that direction has a request.
     """
     read = write = NEVER
     if M[M_ACCEPTED] > M[M_SERVED]:
@@ -282,8 +284,8 @@ def _note_run(dram, count, write, opened):  # type: ignore[no-untyped-def]
 @timing_code
 def _read_burst(P, bus, dram, first):  # type: ignore[no-untyped-def]
     """Sends requests for all words of the oldest accepted read to the DRAM controller, from cycle `first` on. Returns a
-    set of clients as bits: those for whose unit more times may follow from the read's beats. P: the parameters of the
-    run. State arrays: `bus` (memory port), `dram` (state of the DRAM).
+    set of clients, as bits: those whose unit may compute further times, because of the read's beats. P: the parameters
+    of the run. State arrays: `bus` (memory port), `dram` (state of the DRAM).
     """
     M, Q = bus.M, bus.Q
     A, E, D, G, S = dram.A, dram.E, dram.P, dram.G, dram.S
@@ -402,9 +404,8 @@ def _state(config: Config, bus: Bus, runs: Array) -> Bursts:
 
 
 def _counts(bus: Bus, dram: Bursts, total: int) -> list[int]:
-    """Returns the numbers, up to cycle `total`, of rows opened, rows closed, refreshes, changes from reads to writes,
-    and then of cycles by what the controller does. Commands after `total`, of bursts that began before, are not
-    counted.
+    """Returns counts up to cycle `total`: rows opened, rows closed, refreshes, changes from reads to writes, and then
+    cycles by what the controller does. Commands after `total` are not counted, even if their burst began before.
     """
     _, E, D, G, B, S, _, K, _ = dram
     opened = G[G_OPENED] - np.count_nonzero(G[G_ACTIVATE : G_ACTIVATE + 3] > total)
@@ -422,9 +423,9 @@ def _counts(bus: Bus, dram: Bursts, total: int) -> list[int]:
 
 @dataclass(slots=True, eq=False)
 class WordLog:
-    """The runs of words of a timing run. `runs`: int64 (n, L_SIZE), an array that the run fills with the first n of
-    them (columns: `dram_port.py`). `count`: number of all runs of words, which may be more than n; 0 after a timing run
-    that simulated a memory of one channel cycle by cycle.
+    """The runs of words of a timing run. `runs`: int64 (n, L_SIZE), an array that the run fills with the first n runs
+    of words (columns: `dram_port.py`). `count`: number of all runs of words, which may be more than n; 0 after a timing
+    run that simulated a memory of one channel cycle by cycle.
     """
 
     runs: Array

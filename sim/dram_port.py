@@ -38,7 +38,8 @@ FETCH_WORK, COMPUTE_WORK, STORE_WORK, LOAD_WORK = (
 ALL_WORK = FETCH_WORK | COMPUTE_WORK | STORE_WORK | LOAD_WORK
 
 R_REQUEST = R_RESERVED
-"""Column of ring R in a run with a DRAM: 1 + the number of the request of which the entry is the last beat, else 0."""
+"""Column of ring R in a run with a DRAM: 1 + the number of a request if the entry is the request's last beat, else 0.
+"""
 Q_REQUEST = Q_READY
 """Column of array Q in a run with a DRAM: the number of the request, an index of ring A."""
 
@@ -87,8 +88,8 @@ class Cycles(NamedTuple):
 class Bursts(NamedTuple):
     """State arrays of a memory whose bursts are computed as a whole. A: requests of the read clients, as ring R of a
     run without DRAM. E: the machine's side of the AXI port. P, G, B, S: parameters and state of the controller
-    (`sim/dram_words.py`). T: for the words of writes, a ring: cycles in which they leave the bridge's FIFO. K: cycles
-    by what the controller does (`sim/dram_waits.py`). L: runs of words, as many as the array has rows.
+    (`sim/dram_words.py`). T: a ring of the cycles in which written words leave the bridge's FIFO. K: cycles by what the
+    controller does (`sim/dram_waits.py`). L: runs of words, as many as the array has rows.
     """
 
     A: Array
@@ -117,8 +118,8 @@ def _free_room(C, R, A, E, c):  # type: ignore[no-untyped-def]
 @timing_code
 def advance_units(arrays, A, E, work):  # type: ignore[no-untyped-def]
     """Computes all times of the units that follow from the memory's decisions so far, and shows the units' next read
-    addresses on the bus. `arrays`: the `RunArrays`. State arrays: A (read clients' requests), E (AXI port). `work`: the
-    clients for whose unit new times may follow, a set as bits.
+    addresses on the bus. `arrays`: the `RunArrays`. State arrays: A (read clients' requests), E (AXI port). `work`: a
+    set of clients, as bits: those whose unit may compute further times.
     """
     P, U, V, X, bus, tokens, program, _ = arrays
     M, C, R, _, _ = bus
@@ -148,9 +149,9 @@ def advance_units(arrays, A, E, work):  # type: ignore[no-untyped-def]
 @timing_code
 def note_beats(P, bus, A, E, read, count, last, cycle):  # type: ignore[no-untyped-def]
     """Notes that `count` beats of the oldest request `read` (a row of array Q) move from `cycle` on, one a cycle.
-    `last`: the beats include the request's last one. Returns the request's client if new times of its unit may follow,
-    else -1: beats within a request of the load or compute unit change nothing before its last beat. P: the parameters
-    of the run. State arrays: `bus` (memory port), A (read clients' requests), E (AXI port).
+    `last`: the beats include the request's last one. Returns the request's client if the client's unit may compute
+    further times, else -1. For the load and compute units only the last beat of a request matters. P: the parameters of
+    the run. State arrays: `bus` (memory port), A (read clients' requests), E (AXI port).
     """
     C, R = bus.C, bus.R
     c, shift, before = read[Q_CLIENT], E[E_SHIFT], E[E_ARRIVED]

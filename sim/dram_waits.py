@@ -50,8 +50,8 @@ def no_counts() -> Array:
 
 @timing_code
 def count_until(K, cause, end):  # type: ignore[no-untyped-def]
-    """Counts all cycles before `end` that are not counted yet, for whatever cause, as cycles of `cause`. State array:
-    K (cycles by cause).
+    """Counts as cycles of `cause` all cycles before `end` that have not been counted for any cause yet. State array: K
+    (cycles by cause).
     """
     if end > K[K_NEXT]:
         K[cause] += end - K[K_NEXT]
@@ -62,8 +62,8 @@ def count_until(K, cause, end):  # type: ignore[no-untyped-def]
 
 
 def counts_up_to(K: Array, total: int) -> Array:
-    """The numbers of cycles by cause, int64 (CAUSES,), of cycles 1 to `total`. K may have counted later cycles, too; at
-    most `_KEPT` intervals of them.
+    """The numbers of cycles by cause, int64 (CAUSES,), of cycles 1 to `total`. K may already have counted up to `_KEPT`
+    intervals of later cycles.
     """
     counts, number, end = K[:CAUSES].copy(), int(K[K_INTERVALS]), int(K[K_NEXT])
     while end > total + 1:
@@ -77,8 +77,8 @@ def counts_up_to(K: Array, total: int) -> Array:
 
 @timing_code
 def holder(G, B):  # type: ignore[no-untyped-def]
-    """The number of the bank that holds a request, -1 if none does. Of one master at most one bank does, because one
-    master uses one bank at a time. State arrays: G (controller), B (banks).
+    """The number of the bank that holds requests of the only master, -1 if none does. A master uses one bank at a time,
+    so at most one bank holds requests. State arrays: G (controller), B (banks).
     """
     busy, b = G[G_BUSY], np.int64(0)
     while busy >> b:

@@ -99,9 +99,9 @@ def closed_state(controller: Controller, reset_cycles: int) -> tuple[Array, Arra
 
 @timing_code
 def _row_command(D, G, bank, cycle, opens):  # type: ignore[no-untyped-def]
-    """The cycle in which a row command that bank number `bank` asks for from `cycle` on is accepted; moves the
-    chooser's grant to this bank. `opens`: the command is an ACTIVATE, else a PRECHARGE. State arrays: D (controller's
-    parameters), G (controller).
+    """Bank number `bank` asks for a row command from `cycle` on. Returns the cycle in which the command is accepted,
+    and moves the chooser's grant to this bank. `opens`: the command is an ACTIVATE, else a PRECHARGE. State arrays: D
+    (controller's parameters), G (controller).
     """
     free = max(G[G_RRD], G[G_FAW]) if opens else cycle
     chooser = G_ROW_GRANT
@@ -163,10 +163,10 @@ def refresh(D, G, B, S, cycle):  # type: ignore[no-untyped-def]
 
 @timing_code
 def _column_command(dram, number, row, write, held, queued):  # type: ignore[no-untyped-def]
-    """The cycle of the column command of a request for a `row` of the bank `number`. `dram`: the state of the memory
-    (`dram_port.Bursts`). `write`: whether the request is a write. `held`: the cycle from which the bank holds the
-    request. `queued`: the request was in the bank's queue when the last column command was sent. Counts the cycles from
-    `held` to the returned cycle by cause in the array K.
+    """The cycle in which the column command is sent for a request for row `row` of bank `number`. `dram`: the state of
+    the memory (`dram_port.Bursts`). `write`: whether the request is a write. `held`: the cycle from which the bank
+    holds the request. `queued`: the request was in the bank's queue when the last column command was sent. Counts the
+    cycles from `held` to the returned cycle by cause in the array K.
     """
     D, G, B, S, K = dram.P, dram.G, dram.B, dram.S, dram.K
     bank = B[number]
@@ -215,10 +215,10 @@ def _column_command(dram, number, row, write, held, queued):  # type: ignore[no-
 
 @timing_code
 def next_words(dram, word, most, write, cycle):  # type: ignore[no-untyped-def]
-    """Executes the next requests: for up to `most` consecutive bus words from `word` on, as many as have column
-    commands in consecutive cycles. `dram`: the state of the memory (`dram_port.Bursts`). `write`: whether the requests
+    """Executes requests for consecutive bus words from `word` on, as long as their column commands are in consecutive
+    cycles; at most `most` words. `dram`: the state of the memory (`dram_port.Bursts`). `write`: whether the requests
     are writes. `cycle`: the first one in which the master may send a request. Returns the number of words; S[S_COLUMN]
-    and S[S_ACCEPTED] have the times of the last one.
+    and S[S_ACCEPTED] have the times of the last word.
     """
     D, G, B, S, K = dram.P, dram.G, dram.B, dram.S, dram.K
     place, within = word >> D[P_BANK_SHIFT], word & ((1 << D[P_BANK_SHIFT]) - 1)

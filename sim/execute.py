@@ -132,7 +132,7 @@ def _trace_size(rows):  # type: ignore[no-untyped-def]
 @compiled()
 def _trace_uops(rows, memory, uop_bytes, buffer, trace):  # type: ignore[no-untyped-def]
     """Executes only the LOAD.UOPs of `rows`, from DRAM `memory`, and fills `trace` with the words that each writes;
-    returns the index of the first that writes `buffer`, the micro-op scratchpad, out of bounds, or -1.
+    returns the index of the first LOAD.UOP that writes beyond `buffer`, the micro-op scratchpad, or -1.
     """
     used = 0
     for i in range(len(rows)):
@@ -148,9 +148,9 @@ def _trace_uops(rows, memory, uop_bytes, buffer, trace):  # type: ignore[no-unty
 def trace_uops(
     config: Config, decoded: Decoded, memory: NDArray[np.uint8], contents: Contents | None = None
 ) -> NDArray[np.uint64]:
-    """The words that the LOAD.UOPs write, one load after the other, uint64. The program is executed for them only if a
-    STORE may change the loaded bytes of `memory`; `contents`: the scratchpads at launch. Raises ProgramError for a
-    LOAD.UOP out of bounds.
+    """The words that the LOAD.UOPs write, one load after the other, uint64. The program is executed to find these words
+    only if a STORE may change the loaded bytes of `memory`. `contents`: the scratchpads at launch. Raises ProgramError
+    for a LOAD.UOP out of bounds.
     """
     if decoded.rewrites_uops:
         return execute(config, decoded, memory, contents)[2]
@@ -212,7 +212,7 @@ def start_pads(config: Config, contents: Contents | None = None) -> Pads:
 def execute(
     config: Config, decoded: Decoded, memory: NDArray[np.uint8], contents: Contents | None = None
 ) -> tuple[NDArray[np.uint8], Scratchpads, NDArray[np.uint64]]:
-    """Executes a program on a copy of `memory`. Returns it, the final scratchpads, and the LOAD.UOPs' words, uint64.
+    """Executes a program on a copy of `memory`. Returns the copy, the final scratchpads, the LOAD.UOPs' words, uint64.
 
     `contents`: the scratchpads at launch. Raises ProgramError, which names the instruction, for an index outside a
     scratchpad, a field that must be 0 and is not, or an illegal value of a register.

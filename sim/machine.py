@@ -70,7 +70,7 @@ class TimingRun:
 
 
 def token_queues() -> tuple[Array, Array]:
-    """Two arrays, int64 (3, 2), with indices in TOKEN_QUEUES for each unit's pop_prev and pop_next, and its pushes."""
+    """Two arrays, int64 (3, 2), of indices in TOKEN_QUEUES: of each unit's pop flags (prev, next), and push flags."""
     pop, push = np.zeros((3, 2), np.int64), np.zeros((3, 2), np.int64)
     for number, queue in enumerate(TOKEN_QUEUES):
         pop[queue.consumer, int(queue.pop_flag == "pop_next")] = number
@@ -93,7 +93,7 @@ def _clients(config: Config) -> Array:
 
 
 def _bursts_kept(config: Config) -> int:
-    """Length of the ring buffers that record bursts: a power of two above the largest number of bursts of a client in
+    """Length of the ring buffers that record bursts: a power of two above the largest number of a client's bursts in
     flight. A client has at most one burst in flight for each bus word of its FIFO.
     """
     words = max(config.fifo_bytes(fifo) for fifo in FIFOS) // config.memory.bus_bytes
@@ -202,7 +202,7 @@ def _one_bank(P, low, high, row, out, inner):  # type: ignore[no-untyped-def]
 def find_banks(P, rows, registers, trace, uops, B):  # type: ignore[no-untyped-def]
     """Finds the accumulator banks that each GEMM, DEPTHWISE, TAPS and ALU of a program (`rows`, `registers`: see
     `Decoded`) reads, and fills the array B with them. Returns copies of the micro-ops of instructions that read several
-    banks, uint64; column B_UOPS of B is the index of an instruction's first one among these copies.
+    banks, uint64; column B_UOPS of B is the index of an instruction's first micro-op in this array.
 
     `trace`: uint64, the micro-ops that the LOAD.UOPs write, in order. `uops`: uint64 (uop_depth,), the micro-op
     scratchpad at launch, which is overwritten.

@@ -1,5 +1,5 @@
-"""Timing of the AXI4 memory (hw/README.md sections 1 to 3): which read or write address it accepts next, and which
-burst it transfers when.
+"""Timing of the AXI4 memory (hw/README.md sections 1 to 3): which read or write address the memory accepts next, which
+burst it transfers next, and when.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ BOUNDARY = 4096
 def noise(seed, index, stream, limit):  # type: ignore[no-untyped-def]
     """Pseudo-random number of additional cycles of burst number `index`, uniform on 0..`limit`. Equals
     `isa.noise.memory_noise`, with uint64 arithmetic that numba compiles. `stream`: selects one of four sequences, for
-    the latency of reads or of writes, or for the delay before the first beat of one of them.
+    the latency of reads or of writes, or for the delay before the first beat of a read or of a write.
     """
     if limit == 0:
         return np.int64(0)
@@ -132,9 +132,9 @@ def requests_left(C, c):  # type: ignore[no-untyped-def]
 
 @timing_code
 def show_request(P, C, R, c):  # type: ignore[no-untyped-def]
-    """Puts the next request of client `c` on the bus, if there is one, no other request of the client is on the bus,
-    and the cycle in which its FIFO has room is known. Returns whether it did. State arrays: P (parameters of the run),
-    C (read clients), R (their bursts).
+    """Puts the next request of client `c` on the bus. Does so only if the client has a next request, no other request
+    of the client is on the bus, and the cycle in which its FIFO has room is known. Returns whether the request was put
+    on the bus. State arrays: P (parameters of the run), C (read clients), R (their bursts).
     """
     if C[c, C_LEFT] == 0 or C[c, C_SHOWN] != NEVER:
         return False
@@ -191,10 +191,10 @@ def next_accept(P, M, C, Q):  # type: ignore[no-untyped-def]
 
 @timing_code
 def accept_read(P, M, C, Q, cycle, moved, beats):  # type: ignore[no-untyped-def]
-    """Accepts a read request in `cycle`. If several clients have a request on the bus, it takes that of the client with
-    the lowest number, which has the highest priority. Returns this number. State arrays: P (parameters of the run), M
-    (memory and fetch), C (read clients), Q (accepted reads). `moved`, `beats`: counts of data bytes and of bus beats by
-    kind of data, updated.
+    """Accepts a read request in `cycle`. If several clients have a request on the bus, the memory accepts the one of
+    the client with the lowest number, which has the highest priority. Returns the client's number. State arrays: P
+    (parameters of the run), M (memory and fetch), C (read clients), Q (accepted reads). `moved`, `beats`: counts of
+    data bytes and of bus beats by kind of data, updated.
     """
     c = 0
     while C[c, C_SHOWN] > cycle:
@@ -230,8 +230,8 @@ def _cut(P, M, burst):  # type: ignore[no-untyped-def]
 @timing_code
 def first_show(P, M, W):  # type: ignore[no-untyped-def]
     """First cycle in which the next write address can be on the bus, as far as the store unit and the previous write
-    address delay it (not the limit of outstanding writes). State arrays: P (parameters of the run), M (memory and
-    fetch), W (write bursts).
+    address delay it. The limit of outstanding writes is not considered. State arrays: P (parameters of the run), M
+    (memory and fetch), W (write bursts).
     """
     burst = W[M[M_WRITE_ACCEPTED] & (W.shape[0] - 1)]
     cut, product = _cut(P, M, burst)

@@ -122,9 +122,9 @@ def port_free(P, U, V, X, program, bank, cycle, horizon):  # type: ignore[no-unt
     """Finds an interval of cycles in which the compute unit does not read accumulator bank `bank`. Returns a pair: the
     first such cycle, not before `cycle`, and the last cycle up to which the bank is known to stay free.
 
-    `horizon`: cycle up to which the compute unit's reads are known; cycles after it are not examined, so the first
-    returned cycle is after it if the bank is not free before. State arrays: P (parameters of the run), U (units), V
-    (current store), X (record of each instruction), `program` (decoded program).
+    `horizon`: cycle up to which the compute unit's reads are known; later cycles are not examined, so the first
+    returned cycle is after `horizon` if the bank is not free before. State arrays: P (parameters of the run), U
+    (units), V (current store), X (record of each instruction), `program` (decoded program).
     """
     rows, registers, order, B, kept = program.rows, program.registers, program.order, program.B, program.kept
     while cycle <= horizon:

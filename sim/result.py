@@ -59,13 +59,14 @@ class DramCounts:
     `refreshes`: REFRESH commands. `turnarounds`: changes of the controller from reads to writes. `beats`: bus words
     read and written, one column command each.
 
-    `waits`: cycles in which the controller sends no column command, by cause (hw/dram.md, section 8). With `beats` they
-    are all cycles of the run. While a bank has a request: refresh; precharge and activate (the request's row must be
-    opened, and another one closed before); turnaround between reads and writes; bank (requests wait until another bank
-    has executed its own). Else latency (bursts are on their way, but no request is at a bank) or idle (no burst is).
+    `waits`: cycles in which the controller sends no column command, by cause (hw/dram.md, section 8). `waits` and
+    `beats` together are all cycles of the run. Causes while a bank has a request: refresh; precharge (another row must
+    be closed) and activate (the request's row must be opened); turnaround between reads and writes; bank (requests wait
+    until another bank has executed its own). Causes at other times: latency (bursts are on their way, but no request is
+    at a bank) and idle (no burst is on its way).
 
-    `channels`: of a DRAM with several channels, the counts of each channel; all other counts are then sums over the
-    channels, and `beats` and `waits` together are the cycles of the run times the number of channels.
+    `channels`: the counts of each channel of a DRAM with several channels. All other counts are then sums over the
+    channels, so `beats` and `waits` together are the cycles of the run times the number of channels.
     """
 
     opened: int
@@ -84,7 +85,7 @@ class DramCounts:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class SimulationResult:
-    """Cycles and traffic of a run and, if it simulated data, memory and scratchpads at its end.
+    """Cycles and traffic of a run. If the run simulated data, also the memory and the scratchpads at its end.
 
     `cycles`: number of the cycle in which FINISH retires. `begin`, `end` int64 (n,): cycles of each instruction, -1 if
     it never began (instructions after FINISH); a STORE ends with its last write response. `dispatch` int64 (n,): cycle
@@ -161,8 +162,8 @@ def compute_timeline(result: SimulationResult) -> Timeline:
 
 
 def cycles_by_category(timeline: Timeline, start: int, stop: int) -> dict[str, int]:
-    """The numbers of the cycles `start` + 1 to `stop` by category, in all `stop` - `start` if the run has these cycles.
-    Categories without cycles are left out.
+    """Counts the cycles from `start` + 1 to `stop` by category; categories without cycles are left out. The counts add
+    up to `stop` - `start`, unless the run ends before `stop`.
     """
     first = int(np.searchsorted(timeline.stop, start, side="right"))
     last = int(np.searchsorted(timeline.start, stop, side="left"))

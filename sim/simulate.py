@@ -61,8 +61,8 @@ def simulate(
     (`isa.scratchpads`); scratchpads that it does not name are zero.
 
     Raises EncodingError for bits that encode no instruction, ProgramError for an unknown register, a missing extension
-    or an access out of bounds (of scratchpads, without `data`, only by LOAD.UOP), DeadlockError when nothing can move
-    before FINISH retires, CycleLimitError past `cycle_limit` (default DEFAULT_CYCLE_LIMIT).
+    or an access out of bounds (without `data`, scratchpads are checked for LOAD.UOP only), DeadlockError when nothing
+    can move before FINISH retires, CycleLimitError past `cycle_limit` (default DEFAULT_CYCLE_LIMIT).
     """
     if config.memory.kind == DRAM:
         check_fits(config, instructions, memory)

@@ -53,8 +53,8 @@ def _bytes(memory, begin, end, beat, which, totals):  # type: ignore[no-untyped-
 @compiled()
 def observe_fetch(words, beats, totals):  # type: ignore[no-untyped-def]
     """Counts the toggled bits of the beats that fetch all instructions, one after the other; `words`: bytes of the
-    program; `beats`: the last beats on the bus, of which the first (of reads) is updated; `totals`: counters of toggled
-    bits, updated.
+    program; `beats`: the last beats on the bus; the first of them, the last beat read, is updated; `totals`: counters
+    of toggled bits, updated.
     """
     _bytes(words, 0, len(words), beats[0], _FETCHED, totals)
 

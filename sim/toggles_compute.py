@@ -65,8 +65,8 @@ _SHR, _MUL = int(AluOpcode.SHR), int(AluOpcode.MUL)
 class ComputeState(NamedTuple):
     """Last contents of the compute unit's registers, from which the bits that toggle are counted.
 
-    - `vector`: input of the array's rows; with several groups of rows (extension `fold`), one part of a vector for
-      each.
+    - `vector`: input of the array's rows; with several groups of rows (extension `fold`), one part of a vector for each
+      group.
     - `tile`: weight tile. `chosen`: the row that DEPTHWISE would select from a tile.
     - `trees`: products and all sums in the adder trees, for two operations. `result`: the sums of all lanes.
     - `banks`: the vector that was last read from each accumulator bank. `bank_depth`: vectors in a bank.
@@ -139,8 +139,8 @@ def _chosen(number, share, seed):  # type: ignore[no-untyped-def]
 @compiled()
 def read_bank(vector, bank, state, shown, totals, reads, seen):  # type: ignore[no-untyped-def]
     """Counts the bits that toggle at the output of accumulator bank number `bank` when `vector` is read from it. Adds
-    them to `totals[reads]` (not if `reads` is negative) and, if `bank` is `shown`, the number of the bank that the
-    store unit's port shows, to `totals[seen]`. Updated: `state` (last register contents), `totals` (counters).
+    them to `totals[reads]`, unless `reads` is negative. Also adds them to `totals[seen]` if `bank` equals `shown`, the
+    number of the bank that the store unit's port shows. Updated: `state` (last register contents), `totals` (counters).
     """
     found = 0
     held = state.banks[bank]
@@ -213,8 +213,8 @@ def observe_operations(  # type: ignore[no-untyped-def]
     toggled bits.
 
     TAPS is counted as if the array did one operation of DEPTHWISE for each input position. In a sweep (TAPS with
-    register SWEEP on) these are all positions that are multiplied; only those read by the operation itself toggle bits
-    of input vectors. Bits inside the array are counted as if the zero points (register ZERO) were 0.
+    register SWEEP on) all positions that are multiplied count, but only the positions that the operation itself reads
+    toggle bits of input vectors. Bits inside the array are counted as if the zero points (register ZERO) were 0.
     """
     share, seed, counts = sample.share, sample.seed, sample.counts
     if row[KIND] == ALU:

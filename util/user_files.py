@@ -89,7 +89,7 @@ def whole_directory(path: Path | None) -> Iterator[Path | None]:
 
 
 def check_directory(path: Path, *, parents: bool = False) -> None:
-    """Raises FileError if no directory is at `path` or can be created there; `parents`: its parents may be missing."""
+    """Raises FileError unless `path` is a directory or can become one. `parents`: its parents may be missing."""
     with _write_errors(path):
         if path.exists() and not path.is_dir():
             raise FileError(f"{path}: is a file; name a directory")

@@ -91,8 +91,8 @@ def _layers(config: Config, rng: np.random.Generator) -> Program:
 
 
 def _graph(config: Config, rng: np.random.Generator) -> Graph:
-    """One or two layers whose numbers of channels are multiples of the machine's blocks. With the extension `fold` also
-    layers of as few channels as the array has columns, so that the array's rows work in groups.
+    """One or two layers whose numbers of channels are multiples of the machine's blocks. With the extension `fold`, a
+    layer may have as few channels as the array has columns, so that the array's rows work in groups.
     """
 
     def pick(*choices: int) -> int:

@@ -62,7 +62,8 @@ class Regions:
     - `data`: random numbers.
     - `even`: EVEN output vectors; within each of them all bytes are equal.
     - `totals`: accumulator vectors, TOTALS for each parameter entry. Their products with the scales of the entry are
-      near rounding ties. `zero_points` has a zero point for each entry, for which the results are in the range of int8.
+      near rounding ties. `zero_points` has a zero point for each entry, with which the results are in the range of
+      int8.
     - `output` to `end`: the region that programs write. There may be more memory after `end`.
     """
 

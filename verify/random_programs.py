@@ -219,7 +219,7 @@ def random_program(
     config: Config, seed: int, length: int = 60, *, uop: NDArray[np.unsignedinteger] | None = None
 ) -> Program:
     """A random program of about `length` instructions, plus instructions that only push or pop tokens. FINISH is the
-    last, except in some programs that have up to three empty instructions behind FINISH.
+    last instruction, except in some programs that have up to three empty instructions behind FINISH.
 
     `uop` (uop_depth,): the micro-op scratchpad at launch, by default zeros. The module's docstring says what programs
     contain and guarantee.
@@ -281,8 +281,8 @@ def random_program(
 
 
 def _parameters(config: Config, regions: Regions) -> dict[str, int]:
-    """Fields of a LOAD.PAR that fills the parameter scratchpad with the image's parameter table, in one row or in
-    several equal rows.
+    """Fields, by name, of a LOAD.PAR that fills the parameter scratchpad with the image's parameter table, in one row
+    or in several equal rows.
     """
     count = min(config.par_depth, TABLE)
     return {

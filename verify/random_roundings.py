@@ -69,8 +69,8 @@ def near_ties(source: Source) -> list[Instruction]:
 
 
 def _mode(source: Source) -> dict[str, int]:
-    """Flags of a STORE.POST that select a random operation of stage B (the optional operation after requantization).
-    Addition is drawn most often, because it consists of more roundings than the other operations.
+    """Flags, by name, of a STORE.POST that select a random operation of stage B (the optional operation after
+    requantization). Addition is drawn most often, because it consists of more roundings than the other operations.
     """
     values = {
         "combine": 1,
@@ -92,7 +92,7 @@ def _mode(source: Source) -> dict[str, int]:
 
 
 def setting(name: str, values: dict[str, int]) -> Instruction:
-    """The CONFIG that writes the fields `values`, and zeros to all others, of configuration register `name`."""
+    """The CONFIG that writes `values` to fields of configuration register `name`, and zeros to its other fields."""
     return "CONFIG", register_write(register(name), values)
 
 

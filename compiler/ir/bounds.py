@@ -47,7 +47,7 @@ def _below(count: int) -> Interval:
 
 
 def loop_ranges(loops: Iterable[For]) -> dict[str, Interval | Expr]:
-    """The ranges of loops given outermost first."""
+    """The ranges of loops given outermost first, by names of the loops' variables."""
     return {loop.var.name: loop_range(loop.extent) for loop in loops}
 
 

@@ -24,12 +24,13 @@ from .stmt import (
     Intrinsic,
     IntrinsicDeclaration,
     Node,
+    Program,
     Reduce,
     Region,
     Seq,
     Stmt,
 )
-from .visit import children, expressions, free_vars, loads_in
+from .visit import expressions, free_vars, loads_in
 
 FRAGMENT = "fragment"
 """Prefix of scopes (memory names) of matrices in the registers of a warp."""
@@ -142,31 +143,36 @@ def _record(node: Node, loops: tuple[For, ...], found: _Accesses) -> None:
     """Adds all accesses within `node` to `found`, by the buffer's name; `loops`: the loops around `node`, outermost
     first.
     """
+    # `grid_obstacle` visits the whole program after most primitives, so nodes are distinguished without matching.
+    if type(node) is Seq:
+        for child in node.statements:
+            _record(child, loops, found)
+        return
     boxes: tuple[Region, ...] = ()
-    match node:
-        case For():
-            loops = (*loops, node)
-        case Assign(buffer=buffer, indices=indices) | Reduce(buffer=buffer, indices=indices):
-            found.setdefault(buffer.name, []).append((loops, indices, (_ONE,) * len(indices)))
-        case Copy(destination=destination, source=source):
-            boxes = (destination, source)
-        case Intrinsic(declaration=declaration, operands=(box,)) if lanes := exchanging_lanes(declaration):
+    if type(node) is For:
+        loops = (*loops, node)
+    elif type(node) is Assign or type(node) is Reduce:
+        indices = node.indices
+        found.setdefault(node.buffer.name, []).append((loops, indices, (_ONE,) * len(indices)))
+    elif type(node) is Copy:
+        boxes = (node.destination, node.source)
+    elif type(node) is Intrinsic:
+        boxes = node.operands
+        if lanes := exchanging_lanes(node.declaration):
+            (box,) = boxes
             if box.starts[-1] == _ZERO and box.buffer.shape[-1] == lanes:
                 # Each thread accesses its own element.
                 lane = For(var=_LANE, extent=Const(lanes), body=Seq(statements=()), kind="thread.x")
                 at, ones = (*box.starts[:-1], _LANE), (_ONE,) * len(box.starts)
                 found.setdefault(box.buffer.name, []).append(((*loops, lane), at, ones))
-            else:
-                boxes = (box,)
-        case Intrinsic(operands=operands):
-            boxes = operands
+                boxes = ()
     for box in boxes:
         found.setdefault(box.buffer.name, []).append((loops, box.starts, box.extents))
     for top in expressions(node):
         for load in loads_in(top):
             found.setdefault(load.buffer.name, []).append((loops, load.indices, (_ONE,) * len(load.indices)))
-    for child in children(node):
-        _record(child, loops, found)
+    if type(node) is For or type(node) is Alloc or type(node) is Program:
+        _record(node.body, loops, found)
 
 
 def grid_obstacle(node: Node) -> tuple[str, str] | None:
@@ -191,43 +197,59 @@ dimension of the buffer the kind of grid loop over which it is distributed (None
 def _visit(
     node: Node, around: tuple[For, ...], held: tuple[_Held, ...], accesses: _Accesses
 ) -> tuple[str, str] | None:
-    match node:
-        case For(name=name, kind=kind):
-            if kind in AXES:
-                for loop in around:
-                    if loop.kind == kind:
-                        return f"{name} is {kind} inside {loop.name}, which is {kind} too", name
-                    if loop.kind in ("parallel", "vectorize"):
-                        return f"{name} is {kind} inside {loop.name}, which is {loop.kind}", name
-                    if kind.startswith("block") and loop.kind.startswith("thread"):
-                        return f"{name} is {kind} inside {loop.name}, which is {loop.kind}", name
-                if interval(node.extent, loop_ranges(around)).high is None:
-                    return f"the extent of {name}, which is {kind}, has no constant bound", name
-            around = (*around, node)
-        case Alloc(buffer=buffer):
-            if owned := owners(buffer.scope):
-                inside = [(loops[len(around) :], a, b) for loops, a, b in accesses.get(buffer.name, ())]
-                axes = _distributed(buffer, inside) if owned == _THREAD else ()
-                held = (*held, (buffer, len(around), axes))
-        case Assign() | Reduce() | Copy() | Intrinsic():
-            if any(loop.kind in AXES for loop in around):
-                used = _buffers(node)
-                for buffer, depth, axes in held:
-                    owned = owners(buffer.scope)
-                    for loop in around[depth:] if buffer.name in used else ():
-                        single = loop.extent == _ONE
-                        if loop.kind.partition(".")[0] in owned and loop.kind not in axes and not single:
-                            if _own_elements(node, buffer, loop):
-                                continue
-                            whose = f"each {owned[-1]} has its own {buffer.scope} memory"
-                            return (
-                                f"{buffer.name} is used by all iterations of {loop.name}, but {whose}",
-                                loop.name,
-                            )
-    for child in children(node):
-        found = _visit(child, around, held, accesses)
-        if found is not None:
-            return found
+    if type(node) is Seq:
+        for child in node.statements:
+            if (found := _visit(child, around, held, accesses)) is not None:
+                return found
+        return None
+    if type(node) is For:
+        name, kind = node.name, node.kind
+        if kind in AXES:
+            for loop in around:
+                if loop.kind == kind:
+                    return f"{name} is {kind} inside {loop.name}, which is {kind} too", name
+                if loop.kind in ("parallel", "vectorize"):
+                    return f"{name} is {kind} inside {loop.name}, which is {loop.kind}", name
+                if kind.startswith("block") and loop.kind.startswith("thread"):
+                    return f"{name} is {kind} inside {loop.name}, which is {loop.kind}", name
+            if interval(node.extent, loop_ranges(around)).high is None:
+                return f"the extent of {name}, which is {kind}, has no constant bound", name
+        return _visit(node.body, (*around, node), held, accesses)
+    if type(node) is Alloc:
+        buffer = node.buffer
+        if owned := owners(buffer.scope):
+            inside = [(loops[len(around) :], a, b) for loops, a, b in accesses.get(buffer.name, ())]
+            axes = _distributed(buffer, inside) if owned == _THREAD else ()
+            held = (*held, (buffer, len(around), axes))
+        return _visit(node.body, around, held, accesses)
+    if type(node) is Program:
+        return _visit(node.body, around, held, accesses)
+    if isinstance(node, Assign | Reduce | Copy | Intrinsic) and held:
+        return _sharing(node, around, held)
+    return None
+
+
+def _sharing(
+    statement: Assign | Reduce | Copy | Intrinsic, around: tuple[For, ...], held: tuple[_Held, ...]
+) -> tuple[str, str] | None:
+    """If a statement makes blocks or threads share memory that each of them has for itself: (error, name of the grid
+    loop whose iterations share it); None if it does not. `around`: the loops around the statement, outermost first;
+    `held`: the buffers in private memory that are allocated around it.
+    """
+    if not any(loop.kind in AXES for loop in around):
+        return None
+    used = _buffers(statement)
+    for buffer, depth, axes in held:
+        if buffer.name not in used:
+            continue
+        owned = owners(buffer.scope)
+        for loop in around[depth:]:
+            single = loop.extent == _ONE
+            if loop.kind.partition(".")[0] in owned and loop.kind not in axes and not single:
+                if _own_elements(statement, buffer, loop):
+                    continue
+                whose = f"each {owned[-1]} has its own {buffer.scope} memory"
+                return f"{buffer.name} is used by all iterations of {loop.name}, but {whose}", loop.name
     return None
 
 

@@ -322,21 +322,22 @@ class _Machine:
     def read(self, buffer: Buffer, position: tuple[int, ...]) -> Any:
         cell = self.at(buffer, position)
         if cell.state is not None and cell.state[position]:
-            raise self.fail(_BLAME[int(cell.state[position])].format(f"{buffer.name}{list(position)}"))
+            place = f"{buffer.name}{list(position)}"
+            raise self.fail(_BLAME[int(cell.state[position])].format(place))
         return cell.data[position] if buffer.dtype.is_float else cell.data.item(*position)
 
     def write(self, buffer: Buffer, position: tuple[int, ...], value: Any) -> None:
         cell = self.at(buffer, position)
         if cell.state is not None:
             if cell.state[position] == _IN_FLIGHT:
-                raise self.fail(_BLAME[_IN_FLIGHT].format(f"{buffer.name}{list(position)}"))
+                raise self.fail(f"writes {buffer.name}{list(position)} before the wait for its copy")
             cell.state[position] = _VALID
         cell.data[position] = value
 
     def at(self, buffer: Buffer, position: tuple[int, ...]) -> _Cell:
         cell = self.cells.get(buffer.name)
         if cell is None:
-            raise self.fail(f"{format_buffer(buffer)} does not exist here")
+            raise self.fail(f"{format_buffer(buffer)} is used outside of its allocation")
         # numpy would count a negative index from the end.
         if len(position) != len(buffer.shape) or not all(map(_inside, position, buffer.shape)):
             raise self.fail(f"{buffer.name}{list(position)} is outside {format_buffer(buffer)}")

@@ -62,7 +62,9 @@ def lane_register(indices: Sequence[Expr]) -> tuple[str, LinearForm] | None:
 
 
 def _digit(form: LinearForm, op: str) -> Binary | None:
-    """The atom `variable // LANES_OF_ROW` (or `%`, by `op`) of a linear form; None if there is none or several."""
+    """The only atom `... // LANES_OF_ROW` (or `... % LANES_OF_ROW`, by `op`) of a linear form, with any dividend and
+    any coefficient; None if there is none or several.
+    """
     found = [
         atom
         for atom in form.terms

@@ -133,8 +133,8 @@ def check_products(model: FloatModel, plan: Plan) -> None:
     """Raises ModelError if no product with weights computes on integers."""
     if not any(plan.has_weights(node) for node, _ in plan.layers):
         raise ModelError(
-            f"{model.source}: there is no layer to quantize; needed is at least one of {', '.join(sorted(PRODUCTS))} "
-            "of float32 with constant weights"
+            f"{model.source}: there is no layer to quantize: the model needs at least one float32 operator with "
+            f"constant weights, of {', '.join(sorted(PRODUCTS))}"
         )
 
 
@@ -223,16 +223,17 @@ def fix(source: str, layers: Sequence[Layer], choices: Mapping[str, Collection[s
                 raise UserError(f'layer "{name}" cannot be both {word} and {other}')
         if "float" in given and given != {"float"}:
             raise UserError(
-                f'layer "{name}" stays float, but {min(given - {"float"})} is for quantized layers; give one of them'
+                f'layer "{name}" cannot be both float and {min(given - {"float"})}, which is for quantized layers; '
+                "give one of the two"
             )
         if not layer.operator and given & {"float", "quantized"}:
             raise UserError(
-                f'"{name}" is an input or a constant of the model, so its only choices are u8 and s8; for others name '
-                "the layers that read it"
+                f'"{name}" is an input or a constant of the model, so its only choices are u8 and s8; for the '
+                "other choices name the layers that read it"
             )
-        if not layer.weighted and given & {"per-channel", "per-tensor"}:
+        if not layer.weighted and (scales := given & {"per-channel", "per-tensor"}):
             raise UserError(
-                f'layer "{name}" ({layer.operator or "input"}) has no weights, so its only choices are u8 and s8'
+                f'layer "{name}" ({layer.operator or "input"}) has no weights to scale {min(scales)}; leave this out'
             )
         for word in given & {"u8", "s8"}:
             before, first = types.setdefault(layer.group, (word, name))

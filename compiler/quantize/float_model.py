@@ -28,7 +28,8 @@ INTEGER_OPERATORS = frozenset([*QUANTIZED, "DynamicQuantizeLinear", "ConvInteger
 class FloatModel(NodeErrors):
     """A model in parts: `header` has its inputs, outputs and operator sets, the other fields its nodes and constants.
 
-    All `nodes` have names. `types`: ONNX's element types of activations by name. `static_shapes`: known shapes by name.
+    All `nodes` have names. `types`: ONNX's element type of each activation, by tensor name. `static_shapes`: known
+    shapes, by tensor name.
     """
 
     header: onnx.ModelProto
@@ -189,8 +190,8 @@ def constant_protos(constants: Mapping[str, np.ndarray]) -> list[onnx.TensorProt
 
 
 def _constant_outputs(model: FloatModel, node: OnnxNode, opset: int) -> dict[str, np.ndarray] | None:
-    """Values of all outputs of a node that depends on no input of the model. Returns None for other nodes, for nodes
-    with random results or with subgraphs, and for nodes that compute an output of the model.
+    """Values, by output name, of all outputs of a node that depends on no input of the model. Returns None for other
+    nodes, for nodes with random results or with subgraphs, and for nodes that compute an output of the model.
     """
     if node.domain not in ("", "ai.onnx") or any(attribute.g.node for attribute in node.proto.attribute):
         return None

@@ -24,8 +24,8 @@ models.
 
 
 def prepare_outputs(model: FloatModel, names: Sequence[str], prepare: Prepare) -> Run:
-    """A `Run` that computes the tensors `names` of the float model. If `names` contains inputs of the model, the `Run`
-    returns their values unchanged.
+    """A function (`Run`) that computes the tensors `names` of the float model from the model's inputs. If `names`
+    contains inputs of the model, the function returns their values unchanged.
     """
     given = {info.name for info in model.inputs}
     computed = [name for name in names if name not in given]
@@ -50,7 +50,8 @@ def calibrate(
     percentile: float,
     advance: Callable[[], None] = lambda: None,
 ) -> dict[ActivationType, dict[str, Quantization]]:
-    """The quantization of every tensor and constant of the plan, in each of `dtypes`.
+    """The quantization of every tensor and constant of the plan, in each of `dtypes`: by type, then by name of the
+    tensor or constant.
 
     `run` computes all tensors of the plan; `advance` is called after each run. `method`, `percentile`: as in
     `choose_range`. Tensors that share a scale have one range. For outputs of the model (their largest values matter

@@ -42,7 +42,7 @@ class Recipe:
     def __post_init__(self) -> None:
         if not LEAST_PERCENTILE <= self.percentile <= 100:
             raise UserError(
-                f"percentile={self.percentile:g} is not the percentage of values in a range; give a number from "
+                f"percentile={self.percentile:g}: give the percentage of values that a range contains, from "
                 f"{LEAST_PERCENTILE:g} to 100"
             )
 

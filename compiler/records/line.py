@@ -181,7 +181,9 @@ def _task(fields: dict[str, Any]) -> Task:
 def _record(task: Task, fields: dict[str, Any]) -> Record:
     _check_tail(fields, task.unit)
     if fields["trial"] >= MOST_TRIALS:
-        raise _wrong("trial", fields["trial"], f"below {MOST_TRIALS}, more than any search has")
+        raise _wrong(
+            "trial", fields["trial"], f"below {MOST_TRIALS:,}, the number of trials that no search reaches"
+        )
     cost = fields["cost"]
     return Record(
         task=task,

@@ -235,7 +235,7 @@ def read_target(path: Path, fields: Field) -> CpuTarget:
     """The target that `fields` describes. Raises ArchiveError if this machine may not be able to run its code."""
     sizes = fields.at("cache_bytes").shape()
     if len(sizes) != 2:
-        raise fields.at("cache_bytes").fail("must be the sizes of two caches")
+        raise fields.at("cache_bytes").fail("must be two numbers, the bytes of the L1 and of the L2 cache")
     target = CpuTarget(
         triple=fields.at("triple").matching(_NAME, "name of a system"),
         cpu=fields.at("cpu").matching(_NAME, "name of a processor"),
@@ -269,7 +269,7 @@ def check_memory(document: Field, parts: Mapping[str, int]) -> None:
     """Raises ArchiveError, naming `document`, unless this machine has memory for the sum of `parts` (bytes by use)."""
     if problem := memory_problem(sum(parts.values())):
         most = max(parts, key=lambda name: parts[name])
-        raise document.fail(f"{problem}; {most} alone takes {parts[most]:,}")
+        raise document.fail(f"{problem}; {most} alone takes {parts[most]:,} bytes")
 
 
 _UNREADABLE = (OSError, tarfile.TarError, ValueError, KeyError, EOFError, RecursionError, OverflowError)

@@ -222,8 +222,8 @@ class LengthsExecutable(Readable):
             for other, known in found.items():
                 if known != length:
                     raise UserError(
-                        f"input '{port.name}': axis {axis} says {self.lengths.symbol} {length}, but {other} "
-                        f"says {known}; all inputs must agree"
+                        f"input '{port.name}': axis {axis} gives {self.lengths.symbol} = {length}, but {other} "
+                        f"gives {known}; all inputs must agree"
                     )
             found[f"input '{port.name}': axis {axis}"] = length
 

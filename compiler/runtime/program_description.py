@@ -191,7 +191,7 @@ def _read_view(
         steps = entry.at("steps").shape()
         if len(steps) != len(shape) or sum(steps) + entry.at("start").integer() > 2**40:
             raise entry.at("steps").fail(
-                f"must be {len(shape)} steps, one for each dimension, whose sum with the start is less than 2**40"
+                f"must be {len(shape)} steps, one for each dimension; start and steps add up to at most 2**40"
             )
         if problem := memory_problem(8 * prod(shape)):
             raise entry.fail(problem)

@@ -76,7 +76,8 @@ def _compute_ahead(program: Program, parameter: str, function: str) -> Program:
             held.add(copy.destination.buffer.name)
             pad = np.float32(0) if copy.pad is None else copy.pad.value
             if FUNCTIONS[function](np.float32(pad)) != pad:
-                raise LegalityError(f"{where}{copy.name} pads with {pad}", program, copy.name)
+                reason = f"{where}{copy.name} pads with {pad}, which {function} would change"
+                raise LegalityError(reason, program, copy.name)
     for buffer in sorted(held):
         for use in uses.get(buffer, []):
             of = use.by.source.buffer.name if isinstance(use.by, Copy) else ""

@@ -50,8 +50,8 @@ def fills_box(
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Digits:
     """Decides whether accesses touch every index of one dimension. The index is a mixed-radix number with loop
-    variables as digits. `loops`: extents by name; `ranges`: ranges of all loops; `width`: elements touched by one
-    access.
+    variables as digits. `loops`: the extent of each loop, by loop name; `ranges`: ranges of all loops; `width`:
+    elements touched by one access.
     """
 
     loops: dict[str, Expr]

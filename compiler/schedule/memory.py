@@ -37,12 +37,13 @@ def cache_read(program: Program, buffer: str, loop: str | None, scope: str) -> P
     old = buffer_named(program, buffer)
     if (held := asynchronous(body)) is not None:
         raise LegalityError(f"cannot cache {buffer}: {held}", program, loop or "")
-    where = loop or program.name
+    where = f"loop {loop}" if loop else f"program {program.name}"
     if buffer in written(body):
-        raise LegalityError(f"cannot cache {buffer}: it is written under {where}", program, loop or "")
+        reason = f"cannot cache {buffer}: {where} also writes it; choose a loop that only reads it"
+        raise LegalityError(reason, program, loop or "")
     needed = read_regions(body, {}, ranges, only=buffer).get(old)
     if needed is None:
-        raise LegalityError(f"cannot cache {buffer}: nothing under {where} reads it", program, loop or "")
+        raise LegalityError(f"cannot cache {buffer}: no statement in {where} reads it", program, loop or "")
     check_inside(program, needed, ranges, loop)
     check_operands(program, body, buffer, scope, f"cannot cache {buffer} in {scope}")
     local = local_buffer(program, needed, ranges, scope)
@@ -75,7 +76,7 @@ def with_body(path: tuple[Node, ...], body: Stmt) -> Program:
             return rebuild(path, For(var=var, extent=extent, body=body, kind=kind))
         case Program(name=name, parameters=parameters):
             return Program(name=name, parameters=parameters, body=body)
-    raise TypeError("only loops and programs have a body")
+    raise TypeError(f"a {type(path[-1]).__name__} has no body; only loops and programs have one")
 
 
 def local_buffer(program: Program, box: Region, ranges: Ranges, scope: str) -> Buffer:

@@ -61,7 +61,7 @@ def pack(program: Program, buffer: str, tiles: Tiles, order: Order) -> Program:
     ):
         if isinstance(use.by, Intrinsic):
             raise LegalityError(
-                f"cannot pack {buffer}: the intrinsic {use.by.name} accesses more than single elements of it",
+                f"cannot pack {buffer}: the intrinsic {use.by.name} accesses a block of it, not single elements",
                 program,
                 use.by.name,
             )

@@ -138,7 +138,9 @@ def _step(index: Expr, loop: str) -> int:
 
 
 def _outside_loads(value: Expr, loop: str) -> bool:
-    """Whether a value uses a loop's variable outside of the indices of loads."""
+    """Whether a value may use a loop's variable outside of the indices of loads. A load inside a selection or a call
+    counts as such a use if its indices contain the variable; roundings to tf32 are excepted.
+    """
     match value:
         case Load():
             return False
@@ -192,7 +194,8 @@ def _filling(
         to = Region(buffer=to.buffer, starts=to.starts, extents=_grown(to.extents, d, new))
         of = Region(buffer=of.buffer, starts=of.starts, extents=_grown(of.extents, e, new))
     else:
-        raise LegalityError(f"{where}{copy.name} does not fill {buffer.name} in order", program, copy.name)
+        reason = f"{where}{copy.name} must fill dimension {d} of {buffer.name} from 0 to its end, in order"
+        raise LegalityError(reason, program, copy.name)
     lows = {e: interval(start, ranges).low for e, start in beyond.items()}
     outside = any(low is not None and low >= of.buffer.shape[e] for e, low in lows.items())
     return replace(copy, destination=to, source=of, pad=value), growing, value.value == 0 and outside

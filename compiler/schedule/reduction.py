@@ -85,7 +85,7 @@ def reduce_named(program: Program, name: str) -> tuple[tuple[Node, ...], Reduce]
     if not isinstance(reduce, Reduce):
         raise LegalityError(f"{name} is not a sum", program, name)
     if reduce.op not in ("add", "max"):
-        raise LegalityError(f"{name} combines by {reduce.op}, which may not be regrouped", program, name)
+        raise LegalityError(f"{name} combines by {reduce.op}; it must combine by add or max", program, name)
     if reduce.first is None:
         raise LegalityError(
             f"{name} only adds to earlier contents of its buffer: no condition says when the sum starts at zero",

@@ -129,16 +129,19 @@ def _intermediate_buffers(program: Program, parent: Seq, nest: Stmt, consumer: S
         written = {n for n, uses in theirs.items() if any(u.write for u in uses)}
         if clash := sorted(writes & theirs.keys()):
             who = theirs[clash[0]][0].by.name
-            raise LegalityError(f"cannot move {name}: {who} uses {clash[0]}, which it writes", program, who)
+            raise LegalityError(
+                f"cannot move {name}: {who} uses {clash[0]}, which {name} writes", program, who
+            )
         if s is nest:
             buffers = written & mine.keys()
         elif clash := sorted(written & mine.keys()):
             who = theirs[clash[0]][0].by.name
-            raise LegalityError(f"cannot move {name}: {who} writes {clash[0]}, which it reads", program, who)
+            raise LegalityError(
+                f"cannot move {name}: {who} writes {clash[0]}, which {name} reads", program, who
+            )
     if not buffers:
-        raise LegalityError(
-            f"cannot move {name}: nothing that it reads is computed in the nest", program, name
-        )
+        reason = f"cannot move {name}: the loop nest into which it would move computes nothing that it reads"
+        raise LegalityError(reason, program, name)
     return buffers
 
 
@@ -208,7 +211,8 @@ def _limits(
     index = uses[0].starts
     buffer = box.buffer.name
     if any(u.starts != index or any(e != 1 for e in u.extents) for u in uses):
-        raise LegalityError(f"cannot move {name}: it reads {buffer} at several places", program, name)
+        reason = f"cannot move {name}: it must read single elements of {buffer}, all with the same indices"
+        raise LegalityError(reason, program, name)
     over = loop_ranges(chain)
     limits: dict[str, tuple[Expr, Expr]] = {}
     for d, e in enumerate(index):

@@ -42,9 +42,11 @@ def skip_pads(program: Program, loop: str) -> Program:
         raise LegalityError(f"{where}the loop is {at.kind}, and must be serial or unroll", program, loop)
     reduce = _sum(at)
     if reduce is None or reduce.op != "add" or reduce.first is not None:
-        raise LegalityError(
-            f"{where}it is not a nest of loops around one sum that was initialized before", program, loop
+        reason = (
+            f"{where}the loop must contain only loops around one sum, which is initialized before (decompose_reduction "
+            "does that)"
         )
+        raise LegalityError(reason, program, loop)
     around = [n for n in path if isinstance(n, For)]
     inner = {n.name for n in loops(at.body)}
     ranges = loop_ranges((*around, *loops(at.body)))

@@ -197,7 +197,7 @@ def program_of(*outputs: Tensor, name: str | None = None) -> Program:
     index is outside its tensor.
     """
     if not outputs:
-        raise ExpressionError("a program computes at least one tensor")
+        raise ExpressionError("program_of needs at least one tensor to compute")
     order: dict[str, Tensor] = {}
     for output in outputs:
         _visit(output, order)

@@ -96,7 +96,7 @@ def cheapest(space: Space, most: Values = NO_BOUNDS) -> dict[str, int]:
             return found
         violated = found
     if violated is None:
-        raise ValueError(f"{space.template}: the default settings cannot be chosen from no candidates")
+        raise ValueError(f"{space.template}: no candidates are given for the default settings")
     raise EmptySpaceError(space.template, violated)
 
 

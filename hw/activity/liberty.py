@@ -23,8 +23,9 @@ from .expressions import Expression, parse_expression
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Table:
-    """A table of `values`, shape (slews, loads): slews in ns or energies in pJ over the input slew in ns and the load
-    in pF. If the values do not depend on the slew (or on the load), `slews` (or `loads`) has one point.
+    """A table of `values` (output slews in ns, or energies in pJ) for each input slew in `slews` (ns) and each load in
+    `loads` (pF); its shape is (slews, loads). If the values do not depend on the input slew (or the load), `slews` (or
+    `loads`) has one point.
     """
 
     slews: NDArray[np.float64]
@@ -65,8 +66,9 @@ class InternalPower:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Arc:
-    """A timing arc: slew tables in ns of output `pin` after a transition of input `related`. `inverts`: a rise of
-    `related` may cause a fall of `pin`, and a fall a rise; `follows`: a rise may cause a rise, and a fall a fall.
+    """A timing arc: slew tables in ns of output `pin` after a transition of input `related`. `follows`: a change of
+    `related` may cause a change of `pin` in the same direction. `inverts`: it may cause a change of `pin` in the
+    opposite direction.
     """
 
     pin: str
@@ -150,7 +152,7 @@ def _library(top: Group, path: Path, digest: str) -> Library:
     time = {"1ps": 1e-3, "10ps": 1e-2, "100ps": 0.1, "1ns": 1.0}[top.simple.get("time_unit", "1ns").lower()]
     watts = re.fullmatch(r"(\d+)(pW|nW|uW|mW)", top.simple.get("leakage_power_unit", "1nW"))
     if watts is None:
-        raise LibertyError("its leakage_power_unit is not a unit of power")
+        raise LibertyError("its leakage_power_unit is not a number of pW, nW, uW or mW, as 1nW")
     nanowatts = float(watts[1]) * {"pW": 1e-3, "nW": 1.0, "uW": 1e3, "mW": 1e6}[watts[2]]
     condition = next(
         (
@@ -168,8 +170,12 @@ def _library(top: Group, path: Path, digest: str) -> Library:
     scales = _Scales(time=time, load=picofarads, energy=picofarads, leakage=nanowatts)
     default = float(top.simple.get("default_cell_leakage_power", "0"))
     cells = {g.arguments[0]: _cell(g, templates, scales, default) for g in top.named("cell")}
-    if not cells or not volts > 0:
-        raise LibertyError("it has no cells or no voltage")
+    if not cells:
+        raise LibertyError("it has no cells")
+    if not volts > 0:
+        raise LibertyError(
+            "it gives no voltage above 0 (nom_voltage, or that of its default operating conditions)"
+        )
     celsius = float(condition.simple.get("temperature", top.simple.get("nom_temperature", "25")))
     return Library(top.arguments[0], volts, celsius, cells, digest, path)
 

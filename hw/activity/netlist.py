@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -67,10 +68,10 @@ class Netlist:
       (n, most pins) has the net of each pin in the order of `pin_names[kind]`, inputs first, -1 for no pin; `names` has
       the path of each cell.
     - Gates, in order of evaluation: `tables` (m,) has truth tables, `inputs` (m, 6) and `outputs` (m,) have nets.
-    - Memories: `memories`. Those of their read ports that have no clock are numbered from 0. Port k is evaluated among
+    - Memories: `memories`. Read ports without a clock are numbered from 0, over all memories. Port k is evaluated among
       the gates, at the row whose first input is -1 - k.
-    - Flip-flops: `state_tables` and `state_inputs` have the truth table and the nets of the next state, `states` the
-      net of the state.
+    - Flip-flops: `state_tables` has the truth table of the next state, `state_inputs` the nets that are the table's
+      inputs, `states` the net of the state.
     - Ports: nets by name, lowest bit first.
     """
 
@@ -105,7 +106,7 @@ class _Flattener:
         self.memories: list[tuple[str, str, Macro, dict[str, list[int]]]] = []
 
     def find(self, net: int) -> int:
-        """The net, one number for each group of joined nets, that represents all nets joined with `net`."""
+        """The number of the net that represents the group of joined nets to which `net` belongs."""
         while self.same[net] != net:
             self.same[net] = self.same[self.same[net]]
             net = self.same[net]
@@ -257,8 +258,11 @@ def _arrays(
     driven = [g[2][0] for g in gates] + [r[2] for r in registers]
     driven += [int(n) for m in memories for p in m.reads for n in p.data]
     driven += [int(net) for port in inputs.values() for net in port]
-    if len(set(driven)) != len(driven) or min(driven, default=2) < 2:
-        raise NetlistError("a net of the netlist has two drivers")
+    net, drivers = max(Counter(driven).items(), key=lambda item: item[1], default=(0, 1))
+    if drivers > 1:
+        raise NetlistError(f"net {net} of the netlist has {drivers} drivers; a net must have one")
+    if min(driven, default=2) < 2:
+        raise NetlistError("a gate of the netlist drives a constant")
     # A read port that is not clocked is evaluated like a gate: it has a row whose first input encodes its number.
     at_once = [port for memory in memories for port in memory.reads if not port.clocked]
     gates += [(-1 - k, port.address.tolist(), port.data.tolist()) for k, port in enumerate(at_once)]

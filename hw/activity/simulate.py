@@ -77,10 +77,10 @@ class Simulation:
         )
 
     def run(self, ports: Mapping[str, NDArray[np.uint8]], *, unchecked: int = 0) -> Activity:
-        """Simulates the netlist with recorded inputs of the RTL, and compares its outputs with the recorded outputs.
-        `ports`: by name, bytes of each input and output port in each cycle, as from `watched_ports`; outputs without a
-        record are not compared. `unchecked`: number of cycles at the start in which no output is compared, since
-        outputs are arbitrary before a reset. Returns the activity in all cycles. Raises MismatchError.
+        """Simulates the netlist with recorded inputs of the RTL, and compares the netlist's outputs with those of the
+        RTL. `ports`: by name, bytes of each input and output port in each cycle, as from `watched_ports`; outputs
+        without a record are not compared. `unchecked`: number of cycles at the start in which no output is compared,
+        since outputs are arbitrary before a reset. Returns the activity in all cycles. Raises MismatchError.
         """
         netlist = self.netlist
         given = _bits(self._inputs, ports)
@@ -315,8 +315,9 @@ def _set(net, new, cycle, queue, state, counts):  # type: ignore[no-untyped-def]
 @compiled()
 def _read(memories, state, counts):  # type: ignore[no-untyped-def]
     """Counts the reads of a cycle in `counts`, and stores in `memories.words` the words that enabled clocked ports will
-    output in the next cycle. A read counts if the port's address changed or, for a clocked port, its memory was written
-    since: a port that stays enabled at one address counts once.
+    output in the next cycle. A read counts if the address has changed since the port's last read. On a clocked port, a
+    read also counts if the memory was written since the last read. So a port that stays enabled at one address counts
+    once.
     """
     for p in range(len(memories.at_once)):
         row = memories.at_once[p]

@@ -1,9 +1,9 @@
 """Power of a part of a netlist as computed by the timing tool OpenSTA (Debian: `opensta`); results of power.py are
 compared with it.
 
-The tool gets the activity of each pin by commands, since it does not read SAIF. But then it propagates the activity of
-input ports and overwrites the given activity of other pins. Therefore the part has no input ports: added flip-flops,
-from which the tool propagates nothing, drive its open nets, and all pins keep their given activity.
+The tool gets the activity of each pin by commands, since it does not read SAIF. If a netlist has input ports, the tool
+propagates their activity and overwrites the given activity of other pins. Therefore the part has no input ports. Added
+flip-flops drive its open nets; the tool propagates nothing from flip-flops, so all pins keep their given activity.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ class ToolPower:
 
 def part_of(netlist: Netlist, cells: NDArray[np.intp], library: Library) -> tuple[Netlist, NDArray[np.bool_]]:
     """Cuts the cells with indices `cells` out of `netlist`. Memories and ports are left out, and nets keep their
-    numbers. For each net, except clocks, that the cells read but do not drive, a flip-flop of `library` is added that
-    drives it. Returns the new netlist (first the cells in the order of `cells`, then the flip-flops), and a mask, bool
-    (n,), that is false for the flip-flops.
+    numbers. The cells read some nets that they do not drive. Each of these nets, except clocks, gets an added flip-flop
+    of `library` as its driver. Returns the new netlist (first the cells in the order of `cells`, then the flip-flops),
+    and a mask, bool (n,), that is false for the flip-flops.
     """
     kind = netlist.kind[cells]
     pins = netlist.pins[cells]

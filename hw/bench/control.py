@@ -34,8 +34,8 @@ class ControlRegisters:
             self._port(name).value = 0
 
     async def write(self, address: int, value: int, *, strobe: int = 15) -> None:
-        """Writes to the register at byte `address` those bytes of the 32-bit `value` whose bits in `strobe` are 1 (bit
-        0: lowest byte). Returns after the response. Raises AssertionError for an error response.
+        """Writes the 32-bit `value` to the register at byte `address`. A byte is written only if its bit in `strobe` is
+        1 (bit 0: lowest byte). Returns after the response. Raises AssertionError for an error response.
         """
         self._drive(awvalid=1, awaddr=address, wvalid=1, wdata=value, wstrb=strobe, bready=1)
         await self._edge
@@ -81,8 +81,8 @@ class ControlRegisters:
         return {name: bool(bits >> place & 1) for name, place in places.items()}
 
     async def launch(self, program: LoadedProgram) -> None:
-        """Writes the registers PROGRAM, BASE and COUNT for `program`, which memory has already (`load_program`), and
-        launches it; does not wait for its end (`wait` does).
+        """Writes the registers PROGRAM, BASE and COUNT for `program`, and launches the program. `load_program` must
+        have written the program to memory before. The call does not wait for the end of the run (`wait` does).
         """
         for name, value in (("PROGRAM", program.address), ("BASE", program.base)):
             await self.write(REGISTERS[name], value & 0xFFFF_FFFF)

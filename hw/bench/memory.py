@@ -26,7 +26,8 @@ class Stalls:
     pauses.
 
     `address`: ARREADY or AWREADY low; `data`: RVALID not raised or WREADY low; `response`: BVALID not raised.
-    `address_waits_for_data`: if True, AWREADY always waits for WVALID, which AXI allows. `seed`: of the random pauses.
+    `address_waits_for_data`: if True, AWREADY always waits for WVALID, which AXI allows. `seed`: seed of the random
+    pauses.
     """
 
     address: float = 0.0
@@ -50,9 +51,9 @@ class MemoryModel:
     """A memory with the bytes `data` on the ports `PREFIX_ar..`, `aw`, `w`, `r`, `b` of `dut`.
 
     Without `stalls` a run takes as many cycles as in `vdla.sim`. Each cycle is checked against `AxiRules`; a broken
-    rule fails the test. Addresses outside the memory get the response DECERR, ranges set by `fail` the given response.
-    Create the model before the reset, call `start` once, and `restart` before each launch (`load_program` does); while
-    `rst` is high, the model drops outstanding bursts.
+    rule fails the test. Requests outside the memory get the response DECERR; requests to a range set by `fail` get that
+    range's response. Create the model before the reset, call `start` once, and `restart` before each launch
+    (`load_program` does); while `rst` is high, the model drops outstanding bursts.
     """
 
     def __init__(
@@ -99,8 +100,8 @@ class MemoryModel:
         self.data[address : address + len(contents)] = contents
 
     def fail(self, address: int, size: int, *, response: int = SLAVE_ERROR, kind: str = "rw") -> None:
-        """From now on, answers every beat whose bus word has one of the `size` bytes from `address` on with `response`.
-        `kind` has the letter "r" for reads, which then return zeros, and "w" for writes, which then have no effect.
+        """From now on, gives `response` to every beat whose bus word has one of the `size` bytes from byte `address`
+        on. `kind` has the letter "r" for reads, which then return zeros, and "w" for writes, which then have no effect.
 
         A write burst has a single response: the largest of its beats. If ranges overlap, the one set first counts.
         """

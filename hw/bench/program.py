@@ -31,15 +31,16 @@ class LoadedProgram:
 
 
 def memory_bytes(program: Program) -> int:
-    """Size in bytes of the memory for `program`: image, instructions, and bytes after them that fetch may read."""
+    """Size in bytes of the memory for `program`: image, instructions, and the bytes that fetch may read beyond them."""
     return instruction_address(len(program.image)) + program.instructions.nbytes + INSTRUCTION_ALIGNMENT
 
 
 def load_program(
     memory: Writable, program: Program, *, base: int = 0, inputs: Mapping[str, bytes] | None = None
 ) -> LoadedProgram:
-    """Writes image and instructions of `program` to `memory` from address `base` on, a multiple of 4096, and the bytes
-    `inputs` to the segments of these names. Returns the values with which the program is launched.
+    """Writes image and instructions of `program` to `memory` from address `base` on, a multiple of 4096. Also writes
+    the bytes `inputs`, which are given by segment name, to their segments. Returns the values with which the program is
+    launched.
 
     Instructions start at the first multiple of 4096 at or above the image's end. A MemoryModel also restarts its random
     sequence. Raises ProgramError for another `base`, and if a segment does not exist or has another size than its
@@ -56,6 +57,6 @@ def load_program(
     for name, contents in (inputs or {}).items():
         segment = program.segment(name)
         if len(contents) != segment.size:
-            raise ProgramError(f"segment {name!r} has {segment.size} bytes, not {len(contents)}")
+            raise ProgramError(f"segment {name!r} has {segment.size} bytes, but {len(contents)} are given")
         memory.write(base + segment.address, bytes(contents))
     return LoadedProgram(address=address, count=len(program.instructions), base=base, size=len(program.image))

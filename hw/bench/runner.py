@@ -1,7 +1,7 @@
 """Builds the accelerator for cocotb with Verilator or Icarus Verilog and runs benches on it.
 
-Builds are cached in `~/.cache/vdla/bench`, each in a folder named by a hash of its inputs; of several processes that
-need the same build, one makes it.
+Builds are cached in `~/.cache/vdla/bench`, each in a folder named by a hash of its inputs; if several processes need
+the same build, only one makes it.
 """
 
 from __future__ import annotations

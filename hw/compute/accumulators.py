@@ -34,8 +34,8 @@ class Accumulators(wiring.Component):
         The compute unit's read port, which is always served. Its data are valid two cycles after the address, in that
         cycle only.
     store : In
-        The store unit's read port, granted if the compute unit does not read the same bank in this cycle. Its data are
-        valid as those of `read` are.
+        The store unit's read port, granted if the compute unit does not read the same bank in this cycle. Its data,
+        too, are valid two cycles after the address only.
     write : In
         The compute unit's write port, with an enable for each lane.
     """

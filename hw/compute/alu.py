@@ -15,7 +15,7 @@ class Alu(wiring.Component):
     Members
     -------
     shifts, is_max : In
-        The instruction is SHR; it is MAX (else MIN). Stable while the instruction executes.
+        `shifts`: the instruction is SHR. `is_max`: it is MAX, not MIN. Both are stable while the instruction executes.
     start : In
         A SHR or MUL begins to execute in this cycle, with `left` as its first operand.
     since : In
@@ -98,10 +98,11 @@ class Alu(wiring.Component):
         return Mux(far, fill_2.replicate(32), near)
 
     def _multiply(self, m: Module, taken: Value, left: Value) -> Value:
-        """Multiplies 32-bit numbers with one 16-bit multiplier: returns the low 32 bits of left x right, which are low
-        x low + 2^16 (low x high + high x low), where low and high are the halves of a factor. The factors of each of
-        the three products are registered before the multiplier. `left`: the register of the left factor; the right
-        factor is the input `right`. `taken`: the value that register `left` takes at the next clock edge.
+        """Multiplies two 32-bit numbers with one 16-bit multiplier and returns the low 32 bits of the product. If a and
+        b are the upper and the lower half of the left factor, and c and d those of the right factor, these are the low
+        32 bits of b d + 2^16 (b c + a d). Registers hold the two inputs of the multiplier. `left`: the register of the
+        left factor; the right factor is the input `right`. `taken`: the value that register `left` takes at the next
+        clock edge.
         """
         factor = Signal(16, reset_less=True)
         other = Signal(16, name="other_factor", reset_less=True)

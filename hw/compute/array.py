@@ -63,9 +63,9 @@ class MultiplyArray(wiring.Component):
     low bits of `row` select. In both cases multiplier (j, (j mod block_in) xor t) multiplies position t, and position 0
     needs a multiplexer, too.
 
-    Sweep: the array multiplies the positions of the current TAPS operation and of the `swept` - 1 TAPS operations of
-    the sweep before it. Registers of each lane hold the elements of the earlier operations. Multiplier
-    (j, j xor (TAPS x a + t)) multiplies position t of the operation that came a operations before the current one.
+    Sweep: a TAPS operation also multiplies the positions of the `swept` - 1 TAPS operations before it. Registers of
+    each lane hold the elements of the earlier operations. Multiplier (j, j xor (TAPS x a + t)) multiplies position t of
+    the operation that came a operations before the current one.
 
     With the extension `fold` (isa/README.md), the multipliers of an array row form groups of neighbours; each group has
     a sum of its own. For GEMM a multiplexer selects the part of the input vector that all groups multiply. DEPTHWISE
@@ -74,20 +74,20 @@ class MultiplyArray(wiring.Component):
     Members
     -------
     vector, tile, depthwise, row : In
-        The operands, first element lowest: an input vector ([batch][block_in] int8), a weight tile
-        ([columns][block_in] int8), whether the operation is DEPTHWISE, and the index of its row of weights in the tile.
-        They may come directly from memories. With the extension `taps`, `vector` has TAPS positions, one from each
-        bank; bank number `first` has the first position, the banks after it (bank 0 after the last) have the others in
-        order.
+        The operands, first element lowest. `vector`: an input vector ([batch][block_in] int8). `tile`: a weight tile
+        ([columns][block_in] int8). `depthwise`: the operation is DEPTHWISE; then `row` is the index of its row of
+        weights in the tile. The operands may come directly from memories. With the extension `taps`, `vector` has TAPS
+        positions, one from each bank; bank number `first` has the first position, the banks after it (bank 0 after the
+        last) have the others in order.
     taps, first, part : In
-        With the extension `taps`: whether the operation is TAPS (then `depthwise` is 1, too, and `row` is the first row
-        of its group); the bank of the first position; the index, within the first position, of the input vector that
-        GEMM uses.
+        With the extension `taps`. `taps`: the operation is TAPS (then `depthwise` is 1, too, and `row` is the first row
+        of its group). `first`: the bank of the first position. `part`: the index, within the first position, of the
+        input vector that GEMM uses.
     sweep : In
         With the extension `sweep`: the operation belongs to a sweep (then `taps` and `depthwise` are 1, too).
     shape, tile_part : In
-        With the extension `fold`, for GEMM: log2 of the number of groups in an array row; the index of this weight tile
-        among the `tile_parts` tiles that together have the weights [block_out][block_in].
+        With the extension `fold`, for GEMM. `shape`: log2 of the number of groups in an array row. `tile_part`: the
+        index of this weight tile among the `tile_parts` tiles that together have the weights [block_out][block_in].
     inp_zero, wgt_zero : In
         With the extension `zero_points`: int8 numbers that are subtracted from each element of the vector and of the
         tile.
@@ -311,8 +311,8 @@ class MultiplyArray(wiring.Component):
 
         In a GEMM, the multipliers get the elements of `vector`, which is the registered value of `own_vector`. In
         DEPTHWISE and TAPS, some multipliers get an element of one of the input positions (pixels) `vectors` instead. In
-        a sweep, a TAPS operation that also multiplies the positions of earlier operations, further multipliers get
-        elements of these.
+        a sweep, a TAPS operation also multiplies the positions of earlier operations: further multipliers get elements
+        of these positions.
 
         `modes`: three signals, which are 1 for TAPS, for DEPTHWISE and TAPS, and for a sweep. `row`: index of the
         operation's row of weights; it selects the part of an input vector to multiply if the vector has more elements
@@ -369,8 +369,8 @@ class MultiplyArray(wiring.Component):
         replaced while `sweep` is 1. In a sweep, a TAPS operation also multiplies the input positions (pixels) of
         earlier operations.
 
-        Then the multipliers of a lane take one weight for each of these positions. The weights come from a group of
-        weight rows in `tile`, one weight row for each position; the high bits of the input `row` select the group.
+        In a sweep, the multipliers of a lane take one weight for each of these positions. The weights come from a group
+        of weight rows in `tile`, one weight row for each position; the high bits of the input `row` select the group.
         """
         config = self.config
         elements = [own.word_select(i, 8) for i in range(len(own) // 8)]

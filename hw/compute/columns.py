@@ -40,8 +40,8 @@ class Column(wiring.Component):
 
     With the extension `fold`, the products form f groups of neighbours, and `sum` is a concatenation of `tile_parts`
     sums, the first one lowest: number k is the sum of group k mod f. `apart` has a bit for each of the last levels of
-    the tree. The bit is 1 if the sums of the groups are complete before this level and must stay separate. It must come
-    in the cycle in which the numbers to which it applies reach this level.
+    the tree. The bit is 1 if the sums of the groups are complete before this level and must stay separate. The bit must
+    reach this level together with the numbers to which it applies.
     """
 
     def __init__(self, *, config: Config) -> None:

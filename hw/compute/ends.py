@@ -11,8 +11,8 @@ from vdla.isa.timing import BEGIN_DELAY, alu_latency, gemm_latency
 
 
 def most_ends(config: Config) -> int:
-    """Largest number of instructions of the compute unit that end in one cycle. The worst case is a GEMM and the
-    instructions of the array with empty loops that begin while its last operation is in the pipeline: all end with the
+    """Largest number of instructions of the compute unit that end in one cycle. In the worst case, array instructions
+    with empty loops begin while the last operation of a GEMM is in the pipeline; all of them end together with the
     GEMM.
 
     An instruction can begin every 1 + BEGIN_DELAY cycles, from the cycle in which the GEMM's last operation issues to
@@ -43,10 +43,10 @@ class Ends(wiring.Component):
     issued_prev, issued_next : In
         Push flags of the instruction whose last operation issues.
     next : In
-        Counts of instructions that end in the next cycle and have no operations: loads, FINISH, ALU instructions of an
-        empty loop, and the pushes of CONFIG. They do not pass the shift register.
+        Counts of instructions that end in the next cycle and have no operations (loads, FINISH, ALU instructions of an
+        empty loop), and of the pushes of CONFIG. These counts do not pass the shift register.
     joins : In
-        An instruction of the array without operations begins. It ends in the same cycle as the youngest executing
+        An array instruction that has no operations begins. It ends in the same cycle as the youngest executing
         instruction or, if there is none, in the next cycle.
     joins_prev, joins_next : In
         Push flags of the instruction that `joins`.

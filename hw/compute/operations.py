@@ -68,9 +68,9 @@ class Operations(wiring.Component):
     """Steps through the loop nest of an instruction: y in iter_out, x in iter_in, and the micro-ops uop_bgn .. uop_end;
     each step is one operation.
 
-    `start` in cycle b takes the loops of an instruction, which must have operations. From b + 1 on an operation issues
-    every `extra` + 1 cycles, or every `extra` + 2 cycles with `two`. The next `start` may come in the cycle of `last`,
-    but not earlier.
+    `start` in cycle b takes the loops of an instruction that has at least one operation. From b + 1 on an operation
+    issues every `extra` + 1 cycles, or every `extra` + 2 cycles with `two`. The next `start` may come in the cycle of
+    `last`, but not earlier.
 
     Members
     -------

@@ -173,7 +173,7 @@ def verilator_runtime(root: Path, version: str, compiler: str) -> Path:
     """Compiles Verilator's runtime with the g++ at path `compiler`, if the cache lacks it, and returns the path of the
     object file. `root`: the folder in which Verilator is installed; `version`: Verilator's version.
 
-    All compiled designs share the file, because its compilation takes a third of the time of a small design's. It is
+    All compiled designs share the file, because compiling it takes a third as long as compiling a small design. It is
     always optimized for speed; designs may instead be optimized for a short compilation.
     """
     flags = (*COMPILE, "-O1")

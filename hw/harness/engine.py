@@ -368,9 +368,9 @@ class Machine:
         )
 
     def _preset(self, status: int, counts: tuple[int, ...]) -> tuple[int, ...]:
-        """Runs to cycle _PRESET_CYCLE and adds `counts` to the counters and CYCLES. Returns the values added: `counts`,
-        or zeros (and runs nothing) if `counts` is empty or the run has ended (its `status` is not RUNNING). Raises
-        RtlError if `counts` has a wrong number of values or the run ends before that cycle.
+        """Runs to cycle _PRESET_CYCLE, adds `counts` to the counters and CYCLES, and returns `counts`. If `counts` is
+        empty or the run has ended (its `status` is not RUNNING), runs nothing and returns zeros. Raises RtlError if
+        `counts` has a wrong number of values or the run ends before that cycle.
         """
         places = len(COUNTERS) + 1
         library, harness = self._library, self._harness
@@ -464,7 +464,9 @@ class Machine:
 
     def _check_size(self, kind: str, there: int, size: int) -> None:
         if there != size:
-            raise RtlError(f"the RTL's {kind} scratchpad has {there} bytes, not {size}")
+            raise RtlError(
+                f"the RTL's {kind} scratchpad has {there} bytes, but the configuration's has {size}"
+            )
 
 
 def _by_bank(depth: int) -> NDArray[np.int64]:

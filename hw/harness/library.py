@@ -10,8 +10,8 @@ from vdla.isa.dram_memory import DRAM_FIELDS
 from vdla.isa.parameters import declared
 
 TIMING = tuple(name for name, _, _ in declared(Memory) if name != "bus_bytes" and name not in DRAM_FIELDS)
-"""Fields of `isa.config.Memory` that the memory model takes, in this order: all except the width of the bus and
-those of a DRAM.
+"""Fields of `isa.config.Memory` that the memory model takes, in this order: all fields except the width of the bus and
+the fields of a DRAM.
 """
 
 
@@ -28,8 +28,8 @@ PLACES = 16
 
 
 class Parameters(ctypes.Structure):
-    """Parameters of a run, the C struct `Parameters` of harness.cpp. `failing`: byte of the memory, counted from its
-    begin, at which it answers with an error; -1 if it does not fail.
+    """Parameters of a run, the C struct `Parameters` of harness.cpp. `failing`: byte, counted from the begin of the
+    memory, at which the memory answers with an error; -1 for none.
 
     `manners`: seed of random pauses and byte-wise accesses on the control bus; 0 for neither. The bytes of memory
     appear at `base` (register BASE) plus each of the first `places` elements of `origins`. `dram`: the functions of a

@@ -21,9 +21,10 @@ def merge_registers(verilog: str, gated: re.Pattern[str] | None = None, enable: 
     """Returns the Verilog text of a design, changed so that the next value of a register is assigned to the register
     directly.
 
-    Amaranth computes a register's next value in one process, as a variable (`\\$857`), and assigns the variable to the
-    register in another. If the variable has no other use, the first process assigns to the register instead. In modules
-    whose name matches `gated`, these registers keep their values while the expression `enable` is 0.
+    Amaranth uses two processes for a register: the first computes the next value as a variable (`\\$857`), the second
+    assigns the variable to the register. If the variable has no other use, the first process assigns to the register
+    instead. In modules whose name matches `gated`, these registers keep their values while the expression `enable` is
+    0.
     """
 
     def module(match: re.Match[str]) -> str:

@@ -25,13 +25,14 @@ class SurroundingsError(UserError):
 class Surroundings:
     """Conditions of one run that do not depend on the program. Raises SurroundingsError for a value out of range.
 
-    `base`: value of register BASE. `origins`: offsets; the memory appears at address `base` + offset for each of them.
-    The fetch unit reads instructions through the first one, instructions may access all. All are multiples of 4096.
+    `base`: value of register BASE. `origins`: one or more offsets; the memory appears at address `base` + offset for
+    each of them. The fetch unit uses the first of these addresses, and instructions may access all. `base` and the
+    offsets are multiples of 4096.
 
     `counts`: initial values, one for each performance counter in the order of COUNTERS, then that of CYCLES; empty for
     zeros. The harness adds them after the launch has cleared the counters, and subtracts them from the results, modulo
-    2^COUNTER_BITS: a test of the counters' overflow. `manners`: seed of random pauses and byte-wise accesses on the
-    control bus; 0 for neither. `dram`: for a machine with a DRAM, the oracle that is its memory
+    2^COUNTER_BITS. So a run can test the overflow of the counters. `manners`: seed of random pauses and byte-wise
+    accesses on the control bus; 0 for neither. `dram`: for a machine with a DRAM, the oracle that is its memory
     (`dram.oracle.choose_oracle`); None for LiteDRAM's RTL if it is installed and has a model of the part.
     """
 

@@ -21,11 +21,11 @@ def write_chain(
     pipeline: PostPipeline,
 ) -> Signal:
     """Drives `port`, the write port of the chain memory (on-chip buffer between layers), with the vectors that leave
-    `pipeline`. They come in order and without addresses, so a counter computes these. Returns a signal that is 1 in the
-    cycle after the last vector of a store was written.
+    `pipeline`. The vectors come in order and without addresses, so a counter computes the addresses. Returns a signal
+    that is 1 in the cycle after the last vector of a store was written.
 
-    `job`: stream of the stores that are not written yet; this function takes a store with `chain` from it, the writer
-    to DRAM the others. `running`: properties of the store whose accumulators are read now.
+    `job`: stream of the stores that are not written yet; this function takes the stores with `chain` from the stream,
+    and the writer to DRAM takes the others. `running`: properties of the store whose accumulators are read now.
     """
     head = job.payload
     vectors = config.chain_buffer_bytes // config.out_bytes

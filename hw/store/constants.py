@@ -18,8 +18,8 @@ PRODUCT_BITS = 32
 """Width in bits of the product of a mantissa and an 8-bit magnitude, or of two 16-bit magnitudes."""
 
 GUARD = 3
-"""In combine_add, the product of an input and a ratio is extended by this number of bits below its last bit before the
-offset is added: two bits, and a sticky bit, the OR of all lower bits of the offset.
+"""Number of bits that combine_add appends to the product of an input and a ratio, below its last bit, before the offset
+is added: two bits, and a sticky bit, which is the OR of all lower bits of the offset.
 """
 
 _ABOVE = PRODUCT_BITS + GUARD + 2  # of an addend at this bit or above, the product changes only the rounding

@@ -74,7 +74,7 @@ class Head:
 
     def decode(self, m: Module, registers: dict[str, Signal]) -> data.View:
         """Adds registers with the decoded head instruction, and returns them. They are valid one cycle after the
-        instruction became the head, which is the first cycle in which it may begin.
+        instruction became the head. That is the first cycle in which the instruction may begin.
         """
         words, head = self.words, self.plain_view
         post = view(instruction_layout(self.config, "STORE.POST"), words)

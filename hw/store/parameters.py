@@ -28,7 +28,7 @@ class Parameters:
     """Builds the memories from which STORE.POST gets its parameters: biases and scales, look-up tables, and statistics
     of rows (for softmax and normalizations). Each method adds one of these to a module and connects it to `pipeline`,
     the arithmetic of STORE.POST. `words`: the encoded instruction at the head of the store unit's queue. `reader`: the
-    component that reads accumulators. `running`: fields of the store that it reads for.
+    component that reads accumulators. `running`: fields of the store whose accumulators the reader reads.
     """
 
     def __init__(
@@ -38,9 +38,9 @@ class Parameters:
         self.running, self.reader, self.pipeline = running, reader, pipeline
 
     def add_entry(self, m: Module, begin: Value) -> Signal:
-        """Computes the index in the parameter table of a vector's biases and scales. It is valid from the cycle after
-        the vector's last read until the last read of the next vector. `begin`: the head instruction begins in this
-        cycle.
+        """Computes the index at which the parameter table has the biases and scales of a vector. The index is valid
+        from the cycle after the vector's last read until the last read of the next vector. `begin`: the head
+        instruction begins in this cycle.
         """
         running, reader = self.running, self.reader
         head = view(instruction_layout(self.config, "STORE.POST"), self.words)

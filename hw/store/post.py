@@ -78,8 +78,8 @@ _TO_LANES = ("subtrahend", "offset", "factor", "shift")
 
 
 def row_members(lanes: int, config: Config) -> dict[str, Member]:
-    """Additional members of the pipeline with the extension `rows`: most connect to `Rows`; the others write the
-    look-up table that instruction ROWS reads.
+    """Additional ports, by name, of the pipeline with the extension `rows`: most connect to `Rows`; the others write
+    the look-up table that instruction ROWS reads.
     """
     return {
         "row_flags": In(row_flags()),
@@ -116,8 +116,8 @@ class PostPipeline(wiring.Component):
     - `put`: 1 if `vector` is an output vector, post_latency - 1 cycles after the window's last read (the writer adds
       one).
     - `requantized`, `looked_up`: exist only with look-up tables. `requantized` gives the results of stage A
-      (requantization). `looked_up` takes their table entries TABLE_CYCLES later, which enter stage B (add, multiply or
-      rescale).
+      (requantization). `looked_up` takes the table entries for these results TABLE_CYCLES later; the entries enter
+      stage B (add, multiply or rescale).
     """
 
     def __init__(self, *, config: Config) -> None:

@@ -1,4 +1,6 @@
-"""Addresses of the accumulators that a store reads: output vectors in order, each a window (hw/README.md section 8)."""
+"""Addresses of the accumulators that a store reads: for each output vector, in order, a window (hw/README.md section
+8).
+"""
 
 from __future__ import annotations
 
@@ -172,10 +174,10 @@ class Reader(wiring.Component):
         return rested
 
     def _loop(self, m: Module, given: Value, size: Value, last: int, inner: _Loop | None, name: str) -> _Loop:
-        """Builds one of the nested loops, around the loop `inner` (None for the innermost): a counter that counts down,
-        by 1 at each read that ends the inner loop, and is `last` (0 or 1) in the last iteration. `given`: input with
-        the number at which the counter starts when the store starts. `size`: register with the same number, for
-        restarts by an outer loop. Returns the loop's signals.
+        """Builds one of the nested loops, around the loop `inner` (None for the innermost). The loop is a counter. It
+        counts down by 1 at each read that ends the inner loop, and is `last` (0 or 1) in the last iteration. `given`:
+        input with the number at which the counter starts when the store starts. `size`: register with the same number,
+        for restarts by an outer loop. Returns the loop's signals.
         """
         left, ends = Signal(given.shape(), name=f"{name}_left"), Signal(name=f"{name}_ends")
         only, all_end = Signal(name=f"{name}_only"), Signal(name=f"{name}_all_end")

@@ -47,8 +47,8 @@ class RowLane(wiring.Component):
 
     - `value` (int32) and `subtrahend` enter in t. `difference`, valid in t + 1, is value - subtrahend.
     - `off`, sampled in t, is 1 if this lane has no element of the row, because the row fills its last vector only in
-      part. Then `element` is 0, and `difference` does not affect the row's result: it is the least number if `maximum`
-      is 1 (the row's maximum is wanted), else 0.
+      part. Then `element` is 0, and `difference` does not affect the row's result: `difference` is the least number if
+      `maximum` is 1 (the row's maximum is wanted), else 0.
     - `element` is valid in t + ROW_VALUE_CYCLES. It is a number minus `offset` (sampled in t + OFFSET_STAGE). The
       number is the table's entry for the difference if `look_up` is 1, the square of the difference if `squares` is 1,
       otherwise the difference times `length`.

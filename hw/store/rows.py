@@ -20,8 +20,8 @@ from .row_factors import RowFactors
 from .row_lanes import ELEMENT_BITS, FACTOR_STAGE, OFFSET_STAGE, SHIFT_STAGE
 
 ROW_BEFORE = 3
-"""A vector's first pass in the lanes comes this number of cycles after the number of its row is valid, which is one
-cycle after its last read.
+"""Cycles between two events: the number of a vector's row becomes valid (one cycle after the vector's last read), and
+the vector's first pass is in the lanes.
 """
 
 

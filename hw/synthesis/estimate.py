@@ -1,8 +1,8 @@
 """Estimates the longest paths of a mapped ECP5 netlist without placement, in seconds instead of half an hour.
 
 Delays of cells are those that nextpnr 0.11 reports for speed grade 6; the delay of a wire is estimated from the number
-of pins that it drives. The estimate is coarse: placed in a device that is half full, the longest path was as long as
-the longest estimate (`edge8`: 9.9 and 10.1 ns), but it was another path.
+of pins that it drives. The estimate is coarse. After placement in a device that was then half full, the longest path
+was about as long as the longest estimate (`edge8`: 9.9 and 10.1 ns), but it was another path.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ class EstimatedPath:
     """The longest path from one register to the cells of one instance, at pins of one kind: CE, LSR or data.
 
     `ns`: estimated delay. `start`, `end`: names of registers, without their bit. `pin`: pin of the last cell (DI, CE,
-    LSR, or a pin of a memory); `path`: instance of this cell. `endpoints`: number of pins of this kind in the instance
-    whose longest path begins at `start`. `loads`: number of pins that each wire of the path drives.
+    LSR, or a pin of a memory); `path`: instance of this cell. `endpoints`: in the end instance, the number of pins of
+    this kind whose longest path begins at `start`. `loads`: number of pins that each wire of the path drives.
     """
 
     ns: float

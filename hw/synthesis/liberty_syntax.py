@@ -68,9 +68,9 @@ def parse_groups(text: str, *, skipped: Container[str] = ()) -> Group:
 
 
 def _statements(tokens: list[_Token], at: int, into: Group, skipped: Container[str]) -> int:
-    """Reads statements from token number `at` on into `into`, up to the group's closing brace or, at the top level, to
-    the end of the text, without inner groups with names in `skipped`. Returns the index of the brace, or the number of
-    tokens. Raises IndexError if the text ends inside a statement.
+    """Reads statements, from token number `at` on, and adds them to the group `into`. Inner groups with names in
+    `skipped` are left out. Stops at the group's closing brace or, at the top level, at the end of the text. Returns the
+    index of the brace, or the number of tokens. Raises IndexError if the text ends inside a statement.
     """
     while at < len(tokens) and tokens[at] != _CLOSE:
         name = tokens[at][0]
@@ -99,7 +99,8 @@ def _statements(tokens: list[_Token], at: int, into: Group, skipped: Container[s
             else:
                 into.complex[name] = arguments
         else:
-            raise LibertyError(f'"{name}" is followed by "{mark}"')
+            found = f'"{mark}"' if mark else "the end of the file"
+            raise LibertyError(f'expected ":" or "(" after "{name}", not {found}')
     return at
 
 

@@ -41,8 +41,8 @@ def write_sources(directory: Path, mutants: Mutants) -> None:
 
 def miter_script(mutation: Mutation, part: str, *, opaque: bool) -> str:
     """The Yosys script that writes a miter to the file MITER: a circuit whose output is 1 if module `part` with
-    `mutation` differs from the same module without. `opaque`: instances inside `part` that do not contain the mutation
-    are opaque (their outputs are arbitrary, their inputs must be equal).
+    `mutation` differs from the same module without the mutation. `opaque`: instances inside `part` that do not contain
+    the mutation are opaque (their outputs are arbitrary, their inputs must be equal).
 
     The script fails if the AIGER file cannot express all differences, since the format has no clocks and no edges.
     """

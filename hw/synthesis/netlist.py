@@ -38,8 +38,8 @@ def module_lines(verilog: str) -> list[tuple[int, str]]:
 
 
 def instance_paths(cells: Mapping[str, Any], lines: list[tuple[int, str]], file: str) -> dict[str, str]:
-    """For each of `cells`, the cells of a flattened module in Yosys' JSON, the plain path of the instance from which it
-    came, by name of the cell.
+    """Finds the instance from which each cell of a flattened module came. Returns the instance's plain path by name of
+    the cell. `cells`: the module's cells in Yosys' JSON.
 
     A register, multiplier or carry chain has an attribute with the number of its line in `file` (`lines`: result of
     `module_lines`). A memory's name contains its path. Look-up tables have lost their origin in optimization: each is
@@ -83,7 +83,7 @@ def _claim(
 ) -> None:
     """Attributes look-up tables to instances: adds to `known` (instance path by cell name) each table in `tables` that
     is not there yet and drives a cell in `sinks` (instance path by cell name), directly or through other tables. The
-    table gets the path of the nearest such cell; of several, the path that most of its outputs lead to.
+    table gets the path of the nearest such cell. If several cells are equally near, their most frequent path counts.
 
     `cells`: all cells in Yosys' JSON, by name. `drivers`: for each net, the name of the cell that drives it.
     """

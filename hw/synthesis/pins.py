@@ -15,7 +15,7 @@ INSTANCE: Final = "design"
 
 
 def pins_module(ports: Iterable[Port]) -> str:
-    """Verilog of module `vdla_pins`, which has only four pins: it connects all `ports` of the module `vdla` inside to
+    """Verilog of module `vdla_pins`, which has only four pins: it connects all `ports` of the inner module `vdla` to
     two shift registers, one for the inputs and one for the outputs.
 
     This has three advantages. Each path of the accelerator goes from register to register; positions and delays of pins

@@ -160,8 +160,9 @@ def _critical_path(document: Mapping[str, Any], paths: Mapping[str, str]) -> Cri
 
 
 def _path(name: str, paths: Mapping[str, str]) -> str:
-    """The instance of nextpnr's cell `name`, from `paths`, the instance of each cell before nextpnr; "" if it is not
-    there. Nextpnr adds suffixes to the names of cells that it splits ("$FCI_COMB0", ".DATA_COMB1").
+    """The instance to which nextpnr's cell `name` belongs; "" if it is not known. `paths`: the instance of each cell of
+    the netlist before nextpnr. Nextpnr adds suffixes to the names of cells that it splits ("$FCI_COMB0",
+    ".DATA_COMB1").
     """
     while name and name not in paths:
         name = name[: max(name.rfind("$"), name.rfind("."), 0)]

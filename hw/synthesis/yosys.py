@@ -30,7 +30,7 @@ def yosys_command() -> list[str]:
 
 
 def run_script(script: str, directory: Path, report: Report) -> str:
-    """Runs the Yosys commands `script` in `directory`, to which they are written as file SCRIPT; returns the log.
+    """Writes the Yosys commands `script` to the file SCRIPT in `directory`, runs them there, and returns the log.
     `report` is called with lines of progress. Raises ToolError if Yosys is missing or fails.
     """
     (directory / SCRIPT).write_text(script, encoding="utf-8")

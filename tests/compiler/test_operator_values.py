@@ -195,3 +195,44 @@ def test_slices_that_say_nothing_are_refused(bounds: tuple[Any, ...], what: str)
     # ONNX's own inference refuses some of them first.
     with pytest.raises(ModelError, match=f"{what}|contradict"):
         compile_kernels(model.SerializeToString(), cpu_now())
+
+
+@pytest.mark.parametrize(
+    ("shape", "scale", "attributes"),
+    [
+        ((4, 3), (), {}),
+        ((4, 3), (1,), {}),
+        ((4, 3), (3,), {"axis": 1}),
+        ((4, 3), (2, 3), {"axis": 0, "block_size": 2}),
+        ((), (), {}),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("dtype", [np.uint8, np.int8, np.int16])
+def test_large_constants_saturate_when_quantized(
+    shape: tuple[int, ...], scale: tuple[int, ...], attributes: dict[str, int], dtype: type
+) -> None:
+    """Quotients beyond int32, which ONNX's reference implementation would wrap, saturate at their own end."""
+    rng = np.random.default_rng(3)
+    large = np.asarray(rng.choice([-1, 1], shape) * 10.0 ** rng.uniform(-3, 30, shape)).astype(np.float32)
+    scales = np.asarray(rng.uniform(1e-3, 1e-2, scale)).astype(np.float32)
+    nodes = [
+        helper.make_node("QuantizeLinear", ["large", "scale", "zero"], ["q"], **attributes),
+        helper.make_node("DequantizeLinear", ["q", "scale", "zero"], ["d"], **attributes),
+        helper.make_node("Add", ["x", "d"], ["y"]),
+    ]
+    constants = {"large": large, "scale": scales, "zero": np.full(scale, 5, dtype)}
+    graph = helper.make_graph(
+        nodes,
+        "graph",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, shape)],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, shape)],
+        [numpy_helper.from_array(array, name) for name, array in constants.items()],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
+    steps = scales.astype(np.float64)
+    if "block_size" in attributes:
+        steps = np.repeat(steps, attributes["block_size"], attributes["axis"])
+    limits = np.iinfo(dtype)
+    quantized = np.clip(np.rint(large / steps) + 5, limits.min, limits.max)
+    check(model, np.zeros(shape, np.float32), ((quantized - 5) * steps).astype(np.float32))

@@ -63,6 +63,9 @@ MODELS = {
     ),
     "average of a cube": (CUBE, "y = GlobalAveragePool (x)"),
     "greatest of a cube": (CUBE, "y = GlobalMaxPool (x)"),
+    "Euclidean norm of each channel": (IMAGE, "y = GlobalLpPool (x)"),
+    "sum of magnitudes of a cube": (CUBE, "y = GlobalLpPool <p: int = 1> (x)"),
+    "norm of the third power": (IMAGE, "y = GlobalLpPool <p: int = 3> (x)"),
     "indices": (IMAGE, "y, i = MaxPool <kernel_shape: ints = [2, 2], strides: ints = [2, 2]> (x)"),
     "indices by columns, pads": (
         IMAGE,

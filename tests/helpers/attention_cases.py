@@ -1,4 +1,4 @@
-"""Sizes of attention with random inputs and their results in float64, and bank conflicts of shared memory."""
+"""Test cases of attention: sizes, random inputs, results in float64. Also counts bank conflicts of shared memory."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ def sizes_of(
 ) -> Attention:
     """An attention of `rows` queries of size `depth` over `keys` keys with values of size `columns`. Its four matrices
     (Q, K, V, result) are stored with the orders of axes `axes`. `repeats`: number of heads that share keys and values.
-    `mask`: "causal" (a select by a table of bools; the last row sees all keys), "compared" (the same by a comparison of
-    indices), "added" (a row of float32 added to all rows of scores), or "" for none.
+    `mask`: "causal" (a select by a table of bools; the last row sees all keys), "compared" (the same mask, but by a
+    comparison of indices), "added" (a row of float32 added to all rows of scores), or "" for none.
     """
 
     def stored(shape: tuple[int, ...], axes: tuple[int, ...], repeats: int = 1) -> Stored:
@@ -67,7 +67,9 @@ def sizes_of(
 
 
 def case(sizes: Attention) -> tuple[Arrays, np.ndarray]:
-    """Random inputs by name of the parameter, with zeros for Y, and the right result in float64, with the axes of Y."""
+    """Returns (random inputs by name of the parameter, with zeros for the output Y; the right result in float64, with
+    the axes of Y).
+    """
     rng = np.random.default_rng(sizes.rows + sizes.keys)
     arrays: Arrays = {
         name: rng.standard_normal(stored.shape, dtype=np.float32).astype(sizes.dtype.numpy)

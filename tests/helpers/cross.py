@@ -140,7 +140,7 @@ def run_elsewhere(
     parallel: bool = False,
 ) -> dict[str, np.ndarray]:
     """All arrays, by name, after running the only kernel of the object `code` on another architecture; `arrays` are not
-    changed. `folder`: for the object and the program.
+    changed. `folder`: folder for the files of the object and the program.
 
     `processor`: the processor that qemu emulates (-cpu). With `parallel` the kernel gets a function for parallel loops,
     which runs the iterations backwards and must be called.

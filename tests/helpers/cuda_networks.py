@@ -56,7 +56,7 @@ def emulated(program: Program, arrays: Arrays) -> Arrays:
 
 
 def gpu_graph(model: bytes, *, fusion: bool = True) -> Graph:
-    """The float graph for GPUs of a model: tensors have ONNX's layouts, without channel blocks. `fusion`: whether the
+    """The float graph of a model for GPUs: tensors have ONNX's layouts, without channel blocks. `fusion`: whether the
     graph passes fuse operators.
     """
     return run_graph_passes(import_float_model(model), graph_passes(1, fusion=fusion))

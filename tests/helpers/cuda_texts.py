@@ -117,8 +117,8 @@ def element_wise(size: int = 1000, lanes: int = 4) -> Program:
 
 
 def patches() -> Program:
-    """A program that copies the 3 x 3 neighbourhood of every element of an image, one row of it at a time; elements
-    outside of the image are 1.
+    """A program that copies the 3 x 3 neighbourhood of every element of an image, one row of the neighbourhood at a
+    time; elements outside of the image are 1.
     """
     x, y = buffer("X", 5, 7), buffer("Y", 5, 7, 3, 3)
     i, j, k = Var("i"), Var("j"), Var("k")

@@ -49,7 +49,7 @@ class Launched:
 
 @dataclass(eq=False)
 class Handle:
-    """A resource of the fake device (memory, module, graph ...), which is open until it is closed exactly once."""
+    """A resource of the fake device (memory, module, graph ...). It is open at first and must be closed once."""
 
     device: FakeDevice
     address: int = 0

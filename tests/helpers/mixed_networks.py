@@ -45,9 +45,9 @@ class MixedNetwork(FloatNetwork):
     def quantized_convolution(
         self, filters: int, size: int = 3, *, pair: bool = True, **attributes: Any
     ) -> str:
-        """Adds a convolution of the last tensor with `filters` filters of int8 weights, `size` x `size` and padded by
-        `size` // 2 unless `attributes` say otherwise; with `pair`, quantizes its result. Returns the name of the last
-        tensor.
+        """Adds a convolution of the last tensor with `filters` filters of `size` x `size` int8 weights. The input is
+        padded by `size` // 2, unless `attributes` (of the ONNX node) say otherwise. With `pair`, quantizes the result.
+        Returns the name of the last tensor.
         """
         attributes = {"pads": [size // 2] * 4, **attributes}
         weight = self.weight(filters, self.shape[1] // attributes.get("group", 1), size, size)

@@ -28,7 +28,8 @@ def quantized(
     form: QuantFormat = QuantFormat.QOperator,
 ) -> bytes:
     """The bytes of the network after ONNX Runtime's static quantization: weights int8 with a scale for each channel,
-    activations of type `activations`, in the given `form`. `folder`: for the models before and after.
+    activations of type `activations`, in the given `form`. `folder`: folder for the files of the models before and
+    after.
     """
     logging.disable(logging.WARNING)
     plain, made = folder / "float.onnx", folder / "quantized.onnx"

@@ -2,8 +2,8 @@
 errors, so that a value close to a half may be quantized to either neighbouring integer, and later values change with
 it.
 
-Quantization is monotone, so that the ends of an interval are quantized. If no value is near a half, both ends stay
-equal.
+Quantization is monotone, so the bounds of a quantized value are the quantized bounds of the value. If no value is near
+a half, both bounds stay equal.
 """
 
 from __future__ import annotations

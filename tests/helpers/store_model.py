@@ -28,7 +28,7 @@ LOADS = ("LOAD.PAR", "LOAD.TABLE")
 @dataclass(eq=False)
 class Burst:
     """A read or write burst. `vectors`: number of vectors, of all stores since the start, that must have entered the
-    FIFO before its request is shown; `moved`: cycles of its beats.
+    FIFO before the burst's request is shown; `moved`: cycles of the burst's beats.
     """
 
     address: int

@@ -12,7 +12,7 @@ from vdla.isa.check import check
 from vdla.isa.config import load_config
 from vdla.isa.describe import c_header, markdown
 from vdla.isa.errors import ProgramError
-from vdla.isa.extensions import EXTENSIONS
+from vdla.isa.extensions import EXTENSION_TABLE, EXTENSIONS
 from vdla.isa.reference import run_reference
 from vdla.isa.timing import alu_cycles
 from vdla.sim import simulate
@@ -54,6 +54,12 @@ def test_documents_list_the_operations_of_the_machine():
             there = opcode in [code.value for code in alu_codes(config)]
             assert (f"#define VDLA_ALU_{opcode.name} {int(opcode)}" in header) == there
             assert (f"{opcode.name} {int(opcode)}" in page.partition("`alu_opcode`")[2][:200]) == there
+
+
+def test_an_extension_names_its_operations():
+    for opcode, operation in ALU_OPERATIONS.items():
+        if operation.extension is not None:
+            assert opcode.name in EXTENSION_TABLE[operation.extension].meaning.replace(",", "").split()
 
 
 @pytest.mark.parametrize(

@@ -50,10 +50,10 @@ class Listener:
 class Campaign:
     """Results of all cases. `dram`: the memory of the RTL of machines with a DRAM, as in `run_both`. `failure`: the
     first mismatch, minimized. `lengths`: number of instructions of each program. `cycles`: simulated cycles of all
-    programs together. `mutated`, `random_states`: number of cases with `mutated` set, and of those that start with
-    random registers. `by_machine`, `by_timing`: number of programs for each machine name and each memory timing.
-    `counts`: number of programs that hit each coverage bin. `seconds`: duration of the campaign; `build_seconds`: sum
-    of the times to build the libraries, several of which are built at a time.
+    programs together. `mutated`: number of cases with the field `mutated` set. `random_states`: number of cases that
+    start with random registers. `by_machine`, `by_timing`: number of programs for each machine name and each memory
+    timing. `counts`: number of programs that hit each coverage bin. `seconds`: duration of the campaign;
+    `build_seconds`: sum of the times to build the libraries, several of which are built at a time.
     """
 
     machines: tuple[Config, ...]

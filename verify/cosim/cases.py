@@ -84,7 +84,7 @@ def case(machine: Config, number: int, campaign: int) -> Case:
     """Case `number` of `machine` in the campaign of seed `campaign`.
 
     The properties of a case depend only on these three arguments. The three memory timings alternate from case to case.
-    Of the programs with one timing, a third are made by mutation of compiler output (if a network fits the machine).
+    For each timing, a third of the programs are made by mutation of compiler output (if a network fits the machine).
     Half of all programs start with random registers and scratchpads, and three quarters run at random addresses.
     """
     words = np.random.SeedSequence((campaign, zlib.crc32(machine.digest.encode()), number)).generate_state(3)

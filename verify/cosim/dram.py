@@ -102,9 +102,10 @@ def dram_machines() -> tuple[Config, ...]:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OnDram:
     """Result of co-simulating `programs` random programs on one `machine`. `cycles`: their total in the simulator.
-    `differences`: pairs of a case and a line that begins with an oracle's name: for each case and oracle on which
-    simulator and RTL differ, the first difference, and a line if the oracles' commands differ. `broken`: lines in which
-    LiteDRAM's timing checker reports a broken rule. `seconds`: for each oracle, the time of all runs of the RTL on it.
+    `differences`: pairs of a case and a line. For each case and oracle on which simulator and RTL differ, the line has
+    the oracle's name and the first difference. A further pair says that in a case the oracles' commands differ.
+    `broken`: lines in which LiteDRAM's timing checker reports a broken rule. `seconds`: for each oracle, the time of
+    all runs of the RTL on it.
     """
 
     machine: Config

@@ -49,8 +49,8 @@ def first_difference(outcome: Outcome) -> int | None:
 
 def timelines(config: Config, launch: Launch, outcome: Outcome) -> str:
     """A table of the instructions of `launch` around the first difference in `outcome`: begin and end in the simulator
-    and in the RTL. If no begin or end differs, or the RTL gave none, it shows all instructions of a short program, else
-    those in the middle. If the simulator gave none, a line says so.
+    and in the RTL. If no begin or end differs, or the RTL has no result, the table shows all instructions of a short
+    program, else those in the middle. If the simulator has no result, returns a line that says so.
     """
     simulated, run = outcome.simulated, outcome.rtl
     if simulated is None:

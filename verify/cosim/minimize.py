@@ -79,7 +79,7 @@ class _Search:
 
 def minimize(config: Config, launch: Launch, differs: Differs) -> Smallest:
     """Shrinks `launch`, a program and its initial state, as long as `differs(config, launch)`, which says whether
-    simulator and RTL differ, stays true; returns the smallest launch found. It must be true for `launch` itself.
+    simulator and RTL differ, stays true; returns the smallest launch found. `differs` must be true for `launch` itself.
     """
     search = _Search(differs=differs, config=config, launch=launch)
     _plainer_start(search)

@@ -54,9 +54,9 @@ def repair(
     image: NDArray[np.uint8],
     uop: NDArray[np.unsignedinteger] | None = None,
 ) -> Program:
-    """A valid program made of `instructions`: drops instructions with an error (mostly accesses out of bounds), with
-    more than MOST_STEPS steps, or whose effect depends on DRAM that the program wrote (LOAD.PARs, unknown micro-ops);
-    repairs tokens; and ends with the first FINISH of `instructions` (a new one if they have none).
+    """Makes a valid program of `instructions`. Drops an instruction if it has an error (mostly an access out of
+    bounds), takes more than MOST_STEPS steps, or depends on DRAM that the program wrote (LOAD.PARs, unknown micro-ops).
+    Repairs tokens. The program ends with the first FINISH of `instructions`, or with a new one if they have none.
 
     `image`: memory at launch; `uop`: the micro-op scratchpad at launch, None for zeros. Raises RuntimeError if the
     checker still finds errors, which is a defect of this function.
@@ -132,8 +132,8 @@ def _pick(rng: np.random.Generator, config: Config) -> Program | None:
 
 
 def _window(rng: np.random.Generator, config: Config, program: Program) -> list[Instruction]:
-    """A random part of the program, after CONFIGs that set the registers to the values that they have where this part
-    begins, and after the last loads of micro-ops and parameters before the part, at most three.
+    """A random part of the program. Before the part come CONFIGs that set the registers to their values at the part's
+    begin, then the last loads of micro-ops and parameters before the part (at most three).
     """
     count = len(program.instructions) - 1
     length = min(count, int(rng.integers(SHORTEST, LONGEST + 1)))
@@ -187,7 +187,7 @@ def _truncate(rng: np.random.Generator, config: Config, chosen: list[Instruction
 
 def _set(rng: np.random.Generator, config: Config, chosen: list[Instruction], names: Sequence[str]) -> None:
     """Sets one of the fields `names` to a random value, often near the old one, in a random instruction of `chosen`
-    that has the field. Does nothing if none has.
+    that has the field. Does nothing if no instruction has it.
     """
     having = [item for item in chosen if any(key in item[1] for key in names)]
     if not having:
@@ -239,8 +239,8 @@ def _iterations(rng: np.random.Generator, config: Config, chosen: list[Instructi
 
 
 def _register(rng: np.random.Generator, config: Config, chosen: list[Instruction]) -> None:
-    """Sets one field of the register that a random CONFIG of `chosen` writes to a random value, with which the program
-    may be invalid (`repair` comes later). Does nothing without a CONFIG.
+    """In a random CONFIG of `chosen`, sets one field of the register's new value to a random number. The program may
+    then be invalid (`repair` comes later). Does nothing without a CONFIG.
     """
     writes = [values for name, values in chosen if name == "CONFIG"]
     if not writes:
@@ -293,8 +293,9 @@ def _operation(rng: np.random.Generator, config: Config, chosen: list[Instructio
 
 
 def _token_pair(rng: np.random.Generator, config: Config, chosen: list[Instruction]) -> None:
-    """For a random token queue, sets the push flag of a random instruction of `chosen` of the producing unit, and the
-    pop flag of a random later one of the consuming unit, if there is one.
+    """For a random token queue, sets the push flag of a random instruction of `chosen` of the producing unit. If a
+    later instruction is of the consuming unit, also sets the pop flag of a random one of these. Changes nothing if
+    either unit has no instruction in `chosen`.
     """
     item = TOKEN_QUEUES[int(rng.integers(len(TOKEN_QUEUES)))]
     first = [index for index, (name, values) in enumerate(chosen) if unit_of(name, values) is item.producer]

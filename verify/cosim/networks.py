@@ -3,10 +3,10 @@
 The networks have convolutions (also depthwise and grouped), pools, sums, dense layers, blocks that expand and reduce
 channels, and attention if the machine can run it. Two of the networks are shipped models.
 
-The compiler does not support machines without the extension `post`, or with a batch and block_in unequal to block_out.
-For these, a network is compiled for a similar machine of equal scratchpad depths, and the program is translated
-instruction by instruction. The translated program does not compute the network's results, but it suffices to compare
-simulator and RTL.
+The compiler does not support machines without the extension `post`, or with both a batch above 1 and block_in unequal
+to block_out. For such a machine, a network is compiled for a similar machine of equal scratchpad depths, and the
+program is translated instruction by instruction. The translated program does not compute the network's results, but it
+suffices to compare simulator and RTL.
 """
 
 from __future__ import annotations
@@ -140,7 +140,7 @@ def compiled(config: Config, source: str, virtual_threads: int) -> Program | Non
 
 def carried_over(program: Program, config: Config, *words: int) -> Instruction:
     """The instruction `words` of `program`, translated for the machine `config`; an instruction that the machine lacks
-    is replaced by a STORE.OUT with its token flags and its shape (for a LOAD.PAR, only the token flags).
+    is replaced by a STORE.OUT with the same token flags and the same shape (for a LOAD.PAR, only the token flags).
     """
     name, values = decode_one(program.config, *words)
     if program.config is config:

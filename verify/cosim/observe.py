@@ -47,7 +47,9 @@ ZERO_POINTS = (
 )
 CHAIN_SHAPES = ("block_in = block_out", "block_in > block_out", "block_in < block_out")
 DATA_MOVES = ("", ", a load while a store runs")
-"""Suffixes of the names of coverage bins: any run, and a run in which the two directions of data may meet."""
+"""Suffixes of the names of coverage bins. The first stands for any run, the second for a run in which data may move in
+both directions at the same time.
+"""
 POST_MODES = ("requantize", "rescale", "add", "add swapped", "multiply", "multiply swapped")
 ROW_MODES = (
     "maximum",
@@ -87,8 +89,8 @@ def encoding(config: Config) -> str:
 
 
 def alignment(start: int, end: int, bus: int) -> str:
-    """The coverage bin for the alignment of the bytes from `start` up to, not including, `end` to bus words of `bus`
-    bytes.
+    """The coverage bin that says how a range of bytes is aligned to bus words of `bus` bytes. The range goes from
+    `start` up to, not including, `end`.
     """
     match (start % bus != 0, end % bus != 0):
         case (False, False):

@@ -98,9 +98,9 @@ def _element(config: Config, name: str) -> int:
 
 
 def _origin(rng: np.random.Generator, reach: int, element: int, size: int, starts: list[int]) -> int:
-    """A random origin below `reach` for an image of `size` bytes, a multiple of `element` bytes. The origin plus one
-    address in `starts` lies just below a multiple of a large power of two, so that the addresses after it carry into
-    high bits.
+    """A random origin for an image of `size` bytes: an address below `reach` that is a multiple of `element`. The
+    origin plus one address in `starts` lies just below a multiple of a large power of two, so that the addresses after
+    it carry into high bits.
     """
     step = max(AXI_BOUNDARY, element)
     reach = min(reach, 1 << ADDRESS_BITS)

@@ -83,9 +83,7 @@ def run_cases(items: list[Case], dram: Oracle | None = None) -> list[CaseResult]
 
 
 def minimize_case(item: Case, dram: Oracle | None = None) -> Failure:
-    """Returns a case on which simulator and RTL differ with its program and initial state minimized. `dram`: as in
-    `run_both`.
-    """
+    """Minimizes program and initial state of a case on which simulator and RTL differ. `dram`: as in `run_both`."""
     start = launch(item)
 
     def differs(config: Config, candidate: Launch) -> bool:

@@ -237,8 +237,9 @@ def _unguarded(phase: For) -> Stmt:
 
 
 def _result_index(change: Callable[[tuple[Var, ...], Expr], Expr], d: int) -> Callable[[Program], Program]:
-    """A program transformation: replaces index `d` of the store to Y by the result of `change`, which gets the
-    variables of the loops over blocks and threads around the store, outermost first, and the old index.
+    """A program transformation that replaces index `d` of the store to Y by the result of `change`. The arguments of
+    `change` are the variables of the loops over blocks and threads around the store (outermost first), and the old
+    index.
     """
 
     def visit(node: Stmt, loops: tuple[Var, ...]) -> Stmt:

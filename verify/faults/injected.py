@@ -33,8 +33,8 @@ class FaultError(Exception):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FaultVerdict:
     """Result of co-simulation with a fault. `program`: number of the first program on which simulator and RTL differ;
-    `difference`: description of the difference. Both are None if no program shows a difference; 0 and "hangs" if the
-    run took more CPU seconds than it may.
+    `difference`: description of the difference. Both are None if no program shows a difference. They are 0 and "hangs"
+    if the run took more CPU seconds than it may.
     """
 
     program: int | None
@@ -62,8 +62,9 @@ def faulty_text(fault: Fault) -> str:
 def run_fault(
     fault: Fault | None, *, programs: int, campaign: int = 1, cpu_seconds: int = CPU_SECONDS
 ) -> FaultVerdict:
-    """Co-simulates `programs` programs of the seed `campaign` in a process with a copy of the sources that has `fault`;
-    None: with unchanged sources, on the machine tiny. A process that takes more than `cpu_seconds` hangs.
+    """Co-simulates `programs` programs of the seed `campaign` in a process of its own, with a copy of the sources that
+    has `fault`. If `fault` is None, the sources are unchanged, and the machine is tiny. A process that takes more than
+    `cpu_seconds` counts as hung.
 
     The source tree stays unchanged. Unless the fault is in the RTL, the simulator runs as plain Python, since compiling
     it would take minutes. A faulty RTL is built into a separate cache. Raises FaultError.

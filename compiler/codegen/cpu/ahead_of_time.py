@@ -143,8 +143,8 @@ class LibraryInProgress:
                 objects.append((made.result(timeout=OBJECT_SECONDS), functions))
             except TimeoutError:
                 raise CodeGenerationError(
-                    f"LLVM did not finish within {OBJECT_SECONDS:g} s the code of {', '.join(functions)} of "
-                    f"{self._name}; compile without fusion, or for another processor (--target)"
+                    f"LLVM did not compile {', '.join(functions)} of {self._name} within {OBJECT_SECONDS:g} s; "
+                    f"compile without fusion, or for another processor (--target)"
                 ) from None
         return ObjectCode(
             name=self._name,

@@ -138,7 +138,7 @@ class ExpressionEmitter:
                 if function == "round_tf32":
                     return round_tf32(self.block, values[0])
                 return call_function(self.block, function, values, dtype)
-        raise LoweringError(f"no code can be generated for {format_expr(expr)}")
+        raise LoweringError(f"processors have no code for {type(expr).__name__}: {format_expr(expr)}")
 
     def variable(self, name: str) -> Value:
         """A loop variable: a scalar, or for the vectorized loop a vector of its iterations."""

@@ -143,7 +143,7 @@ def _huge_pages(size: int) -> np.ndarray:
         # Private, so that a forked process cannot write into it. The boundary is somewhere in the first huge page.
         mapped = mmap.mmap(-1, size + HUGE_PAGE, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     except OSError as error:
-        raise MemoryError(f"the system has no {size:,} bytes of memory: {error}") from None
+        raise MemoryError(f"the system cannot allocate {size:,} bytes of memory: {error}") from None
     raw = np.frombuffer(mapped, np.uint8)
     start = -raw.ctypes.data % HUGE_PAGE
     with contextlib.suppress(OSError):  # Linux kernels without huge pages refuse the advice.

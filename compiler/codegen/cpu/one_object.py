@@ -35,7 +35,7 @@ def emit_object(
     functions = checked_functions(modules, name)
     exported = functions if exported is None else exported
     if unknown := sorted(set(exported) - set(functions)):
-        raise ValueError(f"{unknown[0]} cannot be exported: there are {', '.join(functions)}")
+        raise ValueError(f"exported: there is no function {unknown[0]!r}; there are {', '.join(functions)}")
     data = object_bytes(modules, target, name=name, exported=exported)
     return ObjectCode(
         name=name,

@@ -86,9 +86,9 @@ class StatementEmitter:
                 emission_of(statement.declaration)(self.values, statement)
                 self.block.written()
             case Copy():
-                raise LoweringError(f"`{summarize(statement)}`: copies must be expanded to loops before")
+                raise LoweringError(f"`{summarize(statement)}`: expand this copy to loops first")
             case Commit() | Wait():
-                raise LoweringError("this target has no asynchronous copies")
+                raise LoweringError("processors have no asynchronous copies; make the copies synchronous")
             case Barrier():
                 raise LoweringError("a barrier is for the threads of a GPU's block; processors have none")
 
@@ -219,7 +219,7 @@ class StatementEmitter:
         extent = self.values.expr(loop.extent)
         if extent.lanes > 1:
             raise LoweringError(
-                f"the extent of loop {loop.name} differs between the lanes of the vectorized loop around it"
+                f"the extent of loop {loop.name} differs between lanes; make the vectorized loop around it serial"
             )
         if count is None:
             block.branch(block.binary("icmp sgt", extent, constant(0, DType.INT64), DType.BOOL), body, done)

@@ -115,7 +115,9 @@ def _needed(access: Access, inner: list[For], names: set[str]) -> set[str]:
 def _bound(extent: Expr, ranges: Ranges, access: Access) -> int:
     high = interval(extent, ranges).high
     if high is None:
-        raise LoweringError(f"{access.statement}: a loop around it has no constant bound")
+        raise LoweringError(
+            f"{access.statement}: a loop around this statement has no constant bound; give the loop one"
+        )
     return high
 
 
@@ -142,7 +144,10 @@ def evaluate(expr: Expr, environment: Mapping[str, Any]) -> Any:
             return np.where(chosen, evaluate(then, environment), evaluate(otherwise, environment))
         case Cast(value=value):
             return evaluate(value, environment)
-    raise LoweringError("an index is read from memory, so the elements that are accessed cannot be listed")
+    raise LoweringError(
+        "the elements that a kernel accesses cannot be listed, as an index is read from memory; index buffers by the "
+        "loops' variables"
+    )
 
 
 _OPERATIONS: Mapping[str, Any] = {

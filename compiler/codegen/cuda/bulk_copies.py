@@ -186,7 +186,8 @@ def emit_bulk_copy(kernel: KernelEmitter, copy: Copy) -> None:
     offsets = (form.constant, *form.terms.values())
     if storage.space != "shared" or any(offset * size % room for offset in offsets):
         raise LoweringError(
-            f"`{summarize(copy)}` does not provably fill multiples of {room} bytes of shared memory"
+            f"`{summarize(copy)}` does not provably begin at a multiple of {room} bytes of shared memory; change the "
+            f"shape of {to.buffer.name}"
         )
     step = 1
     for d in reversed([d for d, e in enumerate(to.extents) if e != _ONE]):
@@ -244,7 +245,7 @@ class _Groups:
                 except KeyError:
                     raise LoweringError(
                         f"`{summarize(node)}`: the number of iterations, and with it the number of copies, "
-                        "differs between blocks"
+                        "differs between blocks; give the loop the same extent in all blocks"
                     ) from None
                 for i in range(count):
                     self.visit(node.body, {**values, node.name: i})
@@ -294,7 +295,9 @@ def _tensor_map(copy: Copy, swizzled: frozenset[str]) -> TensorMap:
     for extent in reversed(of.shape[1:]):
         stride *= extent
         if stride % STEP:
-            raise LoweringError(f"{where}rows of {format_buffer(of)} are not multiples of {STEP} bytes")
+            raise LoweringError(
+                f"{where}rows and planes of {format_buffer(of)} must be multiples of {STEP} bytes, not {stride} bytes"
+            )
     if len(box) > MOST_DIMENSIONS or max(box) > MOST_BOX or min(box) < 1:
         raise LoweringError(
             f"{where}the copied box {list(box)} must have up to {MOST_DIMENSIONS} dimensions of 1 to {MOST_BOX} "
@@ -309,7 +312,8 @@ def _tensor_map(copy: Copy, swizzled: frozenset[str]) -> TensorMap:
     if swizzle and (swizzle not in SWIZZLES or to.shape[-1] != box[-1]):
         sizes = ", ".join(map(str, SWIZZLES))
         raise LoweringError(
-            f"{where}swizzled rows must have {sizes} bytes, and the rows of {to.name} must be as long"
+            f"{where}swizzled rows must have {sizes} bytes and fill the buffer's rows; the copy's rows have {row} "
+            f"bytes, those of {to.name} {to.shape[-1] * size}"
         )
     rounds = swizzle > 0 and of.dtype is TF32
     return TensorMap(element_bytes=size, shape=of.shape, box=box, swizzle=swizzle, rounds=rounds)

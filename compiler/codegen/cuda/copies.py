@@ -79,7 +79,7 @@ class _Move:
         copy = self.copy
         if self.of.space != "global" or self.to.space != "shared":
             raise LoweringError(
-                f"`{summarize(copy)}` is asynchronous, but not from the device's memory to scope shared; "
+                f"`{summarize(copy)}` is asynchronous, but a copy from {self.of.space} to {self.to.space} cannot be; "
                 "make the copy synchronous"
             )
 

@@ -94,7 +94,7 @@ class ExpressionEmitter:
                 return self.cast(value, dtype)
             case Select(condition=condition, then=then, otherwise=otherwise):
                 return self.dialect.chosen(self.emit(condition), self.emit(then), self.emit(otherwise))
-        raise LoweringError(f"no code can be generated for {format_expr(expr)}")
+        raise LoweringError(f"GPUs have no code for {type(expr).__name__}: {format_expr(expr)}")
 
     def compare(self, op: str, a: Expr, b: Expr) -> Text:
         """The text of the comparison `a op b` of two values; it is false if one side is NaN (`!=`: true)."""

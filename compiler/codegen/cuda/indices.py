@@ -90,7 +90,9 @@ def index(values: ExpressionEmitter, form: LinearForm) -> Index:
 
 
 def _wrapping(values: ExpressionEmitter, form: LinearForm) -> Text:
-    """The text of a sum of index terms that are read from memory, computed as unsigned so that an overflow wraps."""
+    """The text, of type int64, of a linear form whose value may exceed 64 bits, computed as unsigned so that an
+    overflow wraps. Terms that are read from memory have no bound, so forms with these terms are of this kind.
+    """
     result: Text | None = None
     for atom, coefficient in form.terms.items():
         term = _unsigned(values, _atom(values, atom))
@@ -186,7 +188,7 @@ def _atom(values: ExpressionEmitter, atom: Expr) -> Index:
             return Index(values.dialect.converted(DType.INT64, values.as_float(value)), True)
         case Load() | Call():
             return Index(values.emit(atom), True)
-    raise LoweringError(f"no code can be generated for the index {format_expr(atom)}")
+    raise LoweringError(f"GPUs have no code for {type(atom).__name__} in an index: {format_expr(atom)}")
 
 
 def _division(values: ExpressionEmitter, op: Operator, a: Expr, b: Expr) -> Index:

@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Callable, Mapping
+from functools import cache
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from ...ir.expr import Buffer, Const, Var, cast
@@ -51,21 +53,26 @@ def dot_s8(*, scope: str = "register") -> IntrinsicDeclaration:
     )
 
 
-def intrinsics() -> dict[str, IntrinsicDeclaration]:
-    """All built-in instructions of this target by name, for the argument `intrinsics` of `schedule.replay`."""
+@cache
+def intrinsics() -> Mapping[str, IntrinsicDeclaration]:
+    """All built-in instructions of this target by name, for the argument `intrinsics` of `schedule.replay`. The first
+    call makes all declarations; later calls return the same mapping.
+    """
     declarations = [dot_s8(scope=scope) for scope in ("register", "shared")]
     declarations += [*shuffles.declarations(), *mma.declarations(), *wgmma.declarations()]
-    return {d.name: d for d in declarations}
+    return MappingProxyType({d.name: d for d in declarations})
 
 
 def emission_of(declaration: IntrinsicDeclaration) -> Emission:
-    """The emitter of a declaration. Raises LoweringError for declarations of other targets."""
+    """The function that writes the text of an intrinsic with this declaration. Raises LoweringError for declarations of
+    other targets.
+    """
     if declaration.code:
         return _emit_code
     for prefix, emission in _EMISSIONS.items():
         if declaration.name.startswith(prefix):
             return emission
-    raise LoweringError(f"the instruction {declaration.name} is not one of this target")
+    raise LoweringError(f"GPUs have no code for {declaration.name}; use another intrinsic")
 
 
 def capability_of(declaration: IntrinsicDeclaration) -> Capability | None:
@@ -130,7 +137,7 @@ def _check_contiguous(kernel: KernelEmitter, use: Intrinsic, formal: Buffer, reg
         size = int(extent.value) if isinstance(extent, Const) else 0
         if size != 1 and stride != expected:
             raise LoweringError(
-                f"`{summarize(use)}`: the elements of {formal.name} are not contiguous in memory"
+                f"`{summarize(use)}`: operand {formal.name} must be contiguous in memory; pack its buffer or copy it"
             )
         expected *= size
 

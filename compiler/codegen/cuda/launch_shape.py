@@ -44,7 +44,9 @@ def shape_of(kernel: Kernel) -> Shape:
     for loop in kernel.blocks:
         high = interval(loop.extent, ranges).high
         if high is None:
-            raise LoweringError(f"`{summarize(loop)}`: the extent has no constant bound")
+            raise LoweringError(
+                f"`{summarize(loop)}`: the extent of this loop over blocks needs a constant bound"
+            )
         grid[loop.kind] = max(1, high)
         ranges = {**ranges, loop.name: loop_range(loop.extent)}
     block = threads_of(kernel)
@@ -52,7 +54,7 @@ def shape_of(kernel: Kernel) -> Shape:
         if lanes > 1 and block["thread.x"] != lanes:
             raise LoweringError(
                 f"an instruction of {lanes} threads needs blocks of {lanes} threads along x, not "
-                f"{block['thread.x']}; bind the other phases' loops to thread.x in parts of {lanes}"
+                f"{block['thread.x']}; split every loop bound to thread.x to {lanes} iterations"
             )
     outermost = kernel.blocks[0]
     return Shape(

@@ -49,7 +49,8 @@ def mma(a: DType, b: DType) -> IntrinsicDeclaration:
     such operation multiplies.
     """
     if (a, b) not in FACTORS:
-        raise ValueError(f"no mma instruction multiplies {a} by {b}")
+        known = ", ".join(f"{x} by {y}" for x, y in FACTORS)
+        raise ValueError(f"no mma instruction multiplies {a} by {b}; there are {known}")
     depth, total = depth_of(a), sum_type(a)
     x = Buffer(name="a", shape=(ROWS, depth), dtype=a, scope=MATRIX_A)
     y = Buffer(name="b", shape=(depth, COLUMNS), dtype=b, scope=MATRIX_B)
@@ -102,7 +103,7 @@ def _load(
     # of a stored column.
     along_depth = order == ("rows" if scope == MATRIX_A else "columns")
     if matrix and not along_depth and dtype.bits != 16:
-        raise ValueError(f"ldmatrix cannot transpose {dtype}")
+        raise ValueError(f"ldmatrix transposes elements of 16 bits only, not {dtype}")
     rows, columns = shape
     tiles = 2 if matrix and scope == MATRIX_B else 1
     t, i, j = Var("t"), Var("i"), Var("j")

@@ -186,7 +186,9 @@ class _Outline:
                 self.host(body, loops, iteration)
                 self._free = before
             case _:
-                raise LoweringError(f"`{summarize(statement)}` is outside of all kernels")
+                raise LoweringError(
+                    f"`{summarize(statement)}` is outside of all kernels; put it into a loop over blocks"
+                )
 
     def launch(self, statement: For, loops: tuple[For, ...], iteration: Mapping[str, int]) -> None:
         """Adds the launch of the kernel with outermost loop `statement`; several launches if one would have too many

@@ -90,7 +90,8 @@ def emit_shuffle(kernel: KernelEmitter, use: Intrinsic) -> None:
     (needed,) = use.declaration.parameters[0].shape
     if kernel.extents["x"] != needed:
         raise LoweringError(
-            f"`{summarize(use)}` combines {needed} threads, but blocks have {kernel.extents['x']} along x"
+            f"`{summarize(use)}` combines {needed} threads, but blocks have {kernel.extents['x']} along x; split the "
+            f"loops bound to thread.x to {needed} iterations"
         )
     values = kernel.values
     values.used |= {function, "maximum"} if function.endswith("_max") else {function}

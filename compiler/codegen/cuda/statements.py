@@ -301,7 +301,8 @@ class KernelEmitter:
                     emit_leaf(self, statement)
             case Barrier() | Commit() | Wait():
                 raise LoweringError(
-                    f"`{summarize(statement)}` is inside a loop over threads, but all threads must run it together"
+                    f"`{summarize(statement)}` is inside a loop over threads, but all threads must run it together; "
+                    "move it out of the loop"
                 )
 
     def allocate(self, alloc: Alloc) -> None:

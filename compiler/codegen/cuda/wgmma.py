@@ -69,7 +69,10 @@ def wgmma(
         types = ", ".join(dict.fromkeys(a.value for a, _ in FACTORS))
         raise ValueError(f"no wgmma instruction multiplies {dtype} by {right}; the types are {types}")
     if dtype not in HALVES and (order_a, order_b, swizzled) != ("rows", "columns", True):
-        raise ValueError(f"factors of {dtype} must be stored in swizzled rows along the depth")
+        raise ValueError(
+            f"factors of {dtype} must be stored in swizzled rows along the depth: order_a='rows', order_b='columns', "
+            "swizzled=True"
+        )
     _check_columns(columns, dtype)
     c = _sums(columns, sum_type(dtype))
     if swizzled:
@@ -242,8 +245,7 @@ def _swizzled_factor(
     row = row_elements(size)
     if row is None:
         raise ValueError(
-            f"the {size} rows or columns of factor {name} must be a multiple of {SWIZZLES[-1] // 2}, the elements of "
-            "the shortest swizzled row"
+            f"factor {name} has {size} rows or columns; swizzled rows need a multiple of {SWIZZLES[-1] // 2}"
         )
     outer, inner = Var(f"{data}1"), Var(f"{data}2")
     held = Buffer(name=name, shape=(size // row, HALF_DEPTH, row), dtype=dtype, scope="shared")

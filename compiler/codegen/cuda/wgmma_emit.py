@@ -252,8 +252,8 @@ def _swizzled_matrix(kernel: KernelEmitter, use: Intrinsic, region: Region, *, a
     lines = storage.strides[-2] == region.buffer.shape[-1]
     if storage.space != "shared" or row not in SWIZZLES or not lines:
         raise LoweringError(
-            f"`{summarize(use)}`: rows of {format_region(region)} are not {', '.join(map(str, SWIZZLES))} bytes of "
-            "shared memory"
+            f"`{summarize(use)}`: rows of {format_region(region)} ({row} bytes) must follow one another in shared "
+            f"memory and have one of the sizes {', '.join(map(str, SWIZZLES))} bytes"
         )
     # The hardware swizzles by address bits, so each group of 8 lines must begin at a multiple of its size.
     whole = (*region.starts[:-1], Const(0))
@@ -262,7 +262,7 @@ def _swizzled_matrix(kernel: KernelEmitter, use: Intrinsic, region: Region, *, a
     if any(n * size % step for form, step in steps for n in (form.constant, *form.terms.values())):
         raise LoweringError(
             f"`{summarize(use)}`: {format_region(region)} does not provably begin at a multiple of 8 rows of {row} "
-            "bytes"
+            "bytes; read at a multiple of 8 rows"
         )
     leading = 16 if along_depth else storage.strides[-3] * size
     mode = swizzle_mode(row)

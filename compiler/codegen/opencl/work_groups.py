@@ -80,8 +80,9 @@ class WorkGroupTarget(GpuTarget):
 
 
 def small_gpu(limits: Limits) -> dict[str, Any]:
-    """Values for the fields of a `GpuTarget`. The limits on threads and local memory are `limits`; the other values are
-    typical of a small GPU, and are used in estimates only.
+    """Values for fields of a `GpuTarget`, by field: all except `arch` and the number of threads of a work-group. The
+    memory of a work-group is that of `limits`. A multiprocessor has 4 times the threads and twice the memory of a
+    work-group. The other values are typical of a small GPU, and are used in estimates only.
     """
     return {
         "multiprocessors": 16,
@@ -111,7 +112,9 @@ def parse_limits(text: str, kind: str, default: Limits) -> Limits:
     """
     words = text.split()
     if not words or words[0] != kind:
-        raise OpenClTargetError(f'target "{text}" does not begin with "{kind}"')
+        raise OpenClTargetError(
+            f'target "{text}" does not begin with "{kind}"; write "{kind}", or "{kind} {THREADS}=N"'
+        )
     given: dict[str, int] = {}
     for word in words[1:]:
         option, _, value = word.partition("=")

@@ -236,7 +236,7 @@ def _plan(
 
 def _without(first: Expr) -> Expr:
     if isinstance(first, Var) and first == FIRST:
-        raise ValueError("a call of an intrinsic cannot use `first`, a variable of the declaration only")
+        raise ValueError("only the declaration of an intrinsic can use the variable `first`, not a call")
     return first
 
 

@@ -120,8 +120,8 @@ def emit_copy(emitter: LayerEmitter, chain: Chain, leaf: Copy, around: Iteration
     if (kind := LOADS.get((scope, leaf.source.buffer.dtype))) is None:
         tensor, known = leaf.source.buffer, " or ".join(dtype for memory, dtype in LOADS if memory == scope)
         raise EmissionError(
-            f"{emitter.program.name}: {leaf.name} copies {tensor.name}, {tensor.dtype}, to {scope}; the accelerator "
-            f"loads {known} there"
+            f"{emitter.program.name}: {leaf.name} copies {tensor.name} of type {tensor.dtype} to {scope}, where the "
+            f"accelerator loads {known} only"
         )
     if scope in ("inp", "acc") and any(padded):
         value = int(leaf.pad.value) if isinstance(leaf.pad, Const) else 0

@@ -23,7 +23,7 @@ def emit_fill(emitter: LayerEmitter, chain: Chain, leaf: Assign, around: Iterati
     iterations of the loop around these two become one load if their vectors are contiguous.
     """
     if leaf.buffer.scope != "acc" or not isinstance(leaf.value, Const):
-        raise ValueError(f"{leaf.name}: only constants can be assigned, and only to accumulators")
+        raise ValueError(f"{leaf.name}: an assignment must write a constant to the accumulators (acc)")
     region = Region(buffer=leaf.buffer, starts=leaf.indices, extents=(Const(1),) * len(leaf.indices))
     access = emitter.access(region)
     chain, around = chain.of_constant_steps([access], around)

@@ -193,9 +193,7 @@ def _operand_shape(dimensions: tuple[_Dimension, _Dimension], stride: int, place
     if lies_alike:
         return {}
     if columns.names and along not in (0, 1):
-        raise ValueError(
-            "the second operands of a stored row must be adjacent in memory, or the same one for all positions"
-        )
+        raise ValueError(f"the second operand of a store must have stride 0 or 1 along its rows, not {along}")
     return {"own_stride": 1, "stride": down, "repeat": int(bool(columns.names) and along == 0)}
 
 

@@ -43,10 +43,11 @@ _OF_PRODUCTS = frozenset({pack_weight, pack_spread_weight, pack_patch_weight})
 
 
 def fold_tiles(config: Config, tiles: NDArray[np.int8], shape: int) -> NDArray[np.int8]:
-    """Rearranges whole tiles [..., block_out, block_in] to the machine's [..., tile_parts, columns, block_in], for
-    value `shape` of register FOLD.
+    """Rearranges whole tiles [..., block_out, block_in] to the machine's [..., tile_parts, columns, block_in], for a
+    GEMM whose rows work in 2 ** `shape` groups (`shape` is the value of register FOLD). Each group has block_in >>
+    `shape` rows, which multiply the same inputs as the other groups' rows, and lanes of its own.
 
-    With shape 0 the memory layout is that of whole tiles.
+    With shape 0 there is one group, and the memory layout is that of whole tiles.
     """
     groups, lanes, inputs = 1 << shape, config.tile_parts >> shape, config.block_in >> shape
     split = tiles.reshape(-1, lanes, groups, config.columns, groups, inputs)

@@ -110,7 +110,7 @@ def post_attributes(post: Post, pool: PoolOperator = "max") -> tuple[tuple[str, 
         if post.table:
             attributes["table_zero_point"] = combination.zero_point_self
         elif combination.kind != "add" and combination.zero_point_self != post.zero_point:
-            raise ValueError("the combination's first operand must have the zero point of `post` (stage A)")
+            raise ValueError(f"first operand of {combination.kind}: its zero point must be {post.zero_point}")
         attributes |= {
             "combine": 1,
             "operand": int(combination.has_operand),

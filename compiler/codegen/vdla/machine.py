@@ -14,6 +14,7 @@ import vdla.isa.layout as layout
 from vdla.isa.config import Config
 from vdla.isa.errors import ConfigError
 from vdla.isa.layout import Unit
+from vdla.isa.parameters import declared
 
 from ...ir.quick_init import quick_init
 from .columns import Column, Rows
@@ -45,20 +46,7 @@ def array_depths(config: Config) -> dict[str, int]:
     return depths | ({"inp": config.chain_base + config.chain_depth} if config.chain_depth else {})
 
 
-TIMING_FIELDS = (
-    "name",
-    "command_queue_depth",
-    "token_queue_depth",
-    "fetch_buffer_depth",
-    "load_fifo_bytes",
-    "compute_fifo_bytes",
-    "operand_fifo_bytes",
-    "store_fifo_bytes",
-    "post_lanes",
-    "multiplier_stages",
-    "clock_mhz",
-    "memory",
-)
+TIMING_FIELDS = ("name", "memory", *(name for name, _, item in declared(Config) if item.timing))
 """Configuration fields that influence cycles but never the instructions of a kernel with given knobs."""
 
 

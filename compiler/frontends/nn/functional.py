@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 def _unary(
     name: str, operator: str, formula: str, *constants: float, **attributes: Any
 ) -> Callable[[Tensor], Tensor]:
-    """Makes the function `name` with the docstring `formula`. The function records one node of the ONNX operator
-    `operator`, which has `attributes` and whose inputs are x and then the scalars `constants`.
+    """Returns a new function with the name `name` and the docstring `formula`. The function records one node of the
+    ONNX operator `operator`, which has `attributes` and whose inputs are x and then the scalars `constants`.
     """
 
     def function(x: Tensor) -> Tensor:

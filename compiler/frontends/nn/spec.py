@@ -115,5 +115,5 @@ def need_size(x: Any, axis: int, needed: Size, name: str) -> None:
     """
     if not -x.ndim <= axis < x.ndim or x.shape[axis] != needed:
         raise NetworkError(
-            f"the input is {x}, but dimension {axis} must be {needed}, {name}; change one of them"
+            f"the input is {x}, but its dimension {axis} must be {needed} ({name}); change one of them"
         )

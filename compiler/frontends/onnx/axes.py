@@ -101,10 +101,10 @@ def unit_axes(
     rank = len(shape) if squeezes else len(shape) + len(listed)
     axes = {axis % rank for axis in listed if -rank <= axis < rank}
     if len(axes) < len(listed) or (squeezes and any(shape[axis] != 1 for axis in axes)):
-        allowed = "different axes of size 1" if squeezes else "different axes of its output"
+        allowed = "different axes of size 1 of its input" if squeezes else "different axes of its output"
         context.fail(
             node,
-            f"its axes {listed} of its input of shape {shape} must be {allowed}",
+            f"its axes {listed} must be {allowed} (the input has the shape {shape})",
             "export the model again",
         )
     if squeezes:

@@ -109,10 +109,12 @@ def evaluate_node(
         context.fail(
             node,
             "depends on constants only, but contains a subgraph, which is not computed at import",
-            _OUTSIDE,
+            "compute its result with onnxruntime, and replace the node by an initializer",
         )
     if node.domain and means_standard(node.domain, node.op_type):
         node = replace(node, domain="", proto=standard_node(node.proto))
+    if node.op_type == "QuantizeLinear":
+        feeds = {**feeds, node.inputs[0]: _bounded(node, feeds)}
     model = _single_node_model(node, feeds, _evaluation_opset(node, opset))
     _check_size(context, node, feeds, model)
     # Imported here, as it loads all of ONNX's operators (50 ms) and few models need it.
@@ -128,6 +130,22 @@ def evaluate_node(
         context.fail(node, f"its constant result cannot be computed: {error}", _OUTSIDE)
     values = results if isinstance(results, list) else [results]
     return {name: np.asarray(value) for name, value in zip(filter(None, node.outputs), values, strict=True)}
+
+
+def _bounded(node: OnnxNode, feeds: Mapping[str, np.ndarray | None]) -> np.ndarray | None:
+    """The data of a QuantizeLinear, clipped to 2**30 times their scales. The results stay the same, because they
+    saturate; but the reference implementation casts the quotients to int32 before it saturates them.
+    """
+    data, scale = (feeds[name] for name in node.inputs[:2])
+    if data is None or scale is None:
+        return data
+    axis = node.integer("axis", 1) % max(data.ndim, 1)
+    most = np.abs(scale.astype(np.float64)) * 2.0**30
+    if size := node.integer("block_size", 0):
+        most = np.repeat(most, size, axis).take(range(data.shape[axis]), axis)
+    else:
+        most = most.reshape([-1 if d == axis and most.size > 1 else 1 for d in range(data.ndim)])
+    return np.asarray(np.clip(data.astype(np.float64), -most, most).astype(data.dtype))
 
 
 def _single_node_model(node: OnnxNode, feeds: Mapping[str, np.ndarray | None], opset: int) -> onnx.ModelProto:

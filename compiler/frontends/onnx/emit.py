@@ -222,7 +222,7 @@ def plane_operand(context: ImportContext, node: OnnxNode, data: Real) -> tuple[i
         stored = context.tensors[data.tensor].shape
         context.fail(
             node,
-            f"its input of shape {data.shape}, reshaped from a tensor of shape {stored}, is not supported",
-            "give the input of the model this shape",
+            f"its input is a tensor of shape {stored}, reshaped to {data.shape}, which is not supported",
+            "remove the reshape: give the model an input of the shape after it",
         )
     return data.shape[2], data.shape[3]

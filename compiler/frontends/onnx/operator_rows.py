@@ -16,7 +16,7 @@ from .attributes import NO_DEFAULT, OnnxNode, default_value, schema_attributes
 
 
 class RowContext(Protocol):
-    """The functions of an importer that rows of the operator table call: the model's opset, and errors about nodes."""
+    """Members of an importer that rows of the table use: the model's opset, and a function that raises NodeErrors."""
 
     @property
     def opset(self) -> int:

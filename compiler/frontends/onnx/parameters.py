@@ -15,8 +15,9 @@ MOST_PARAMETERS = 64
 
 
 def fail_parameters(context: GraphContext, node: OnnxNode, index: int, description: str) -> NoReturn:
-    """Raises NodeError about input `index`, which is not constant. If the input depends only on model inputs that could
-    be given at compilation, the error is a ParameterError that names these model inputs.
+    """Raises NodeError about input `index`, which is not constant. If the input depends only on model inputs that are
+    small enough to be given as constants at compilation (`_parameters`), the error is a ParameterError that names these
+    model inputs.
 
     `description` names the input.
     """

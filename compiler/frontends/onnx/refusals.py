@@ -37,7 +37,8 @@ def refuse_float(context: ImportContext, node: OnnxNode, index: int, value: Valu
     name = node.inputs[index] if index < len(node.inputs) else str(index)
     if isinstance(value, Real):
         raise ModelError(
-            f"{context.source}: node '{node.name}' ({node.op_type}): the quantized input '{name}' is not accepted"
+            f"{context.source}: node '{node.name}' ({node.op_type}): its input '{name}' is quantized, which the "
+            "operator does not take; run the node on the processor (--target vdla,llvm)"
         )
     if isinstance(value, Pending):
         problem, way_out = f"(from '{value.name}') is float: no QuantizeLinear follows", QUANTIZE
@@ -69,8 +70,8 @@ def refuse_form(context: ImportContext, node: OnnxNode, rows: Rows) -> NoReturn:
         if any(prod(value.shape) != 1 for value in constants):
             context.fail(
                 node,
-                "has a constant of several elements, but it is computed by a look-up table, which takes one tensor "
-                "and single numbers",
+                "has a constant of several elements, but is computed by a look-up table, whose constants must be "
+                "single numbers",
                 "use a constant of one element",
             )
         if len(values) - len(constants) == 1 and any(isinstance(value, Pending) for value in values):

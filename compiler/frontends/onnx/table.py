@@ -116,7 +116,7 @@ def _both(quantized: str, floating: str, reads: str = "") -> tuple[Row, Row]:
 
 
 def _function(floating: str, reads: str = "") -> tuple[Row, Row]:
-    """Rows of an operator on single elements: by look-up table if quantized, else by the function at `floating`."""
+    """Two rows of an operator on single elements: by look-up table if quantized, else by the function at `floating`."""
     return _TABLE, _float(floating, reads)
 
 
@@ -155,6 +155,7 @@ ROWS: Mapping[str, Rows] = MappingProxyType(
             _shared("pools:import_global_pool", images=True),
             _steps("plain_windows:global_pool_steps", when="is_neither_image_nor_line"),
         ),
+        "GlobalLpPool": (_steps("plain_windows:global_lp_pool_steps", "p"),),
         "GridSample": (_float("plain_windows:import_grid_sample", "align_corners mode padding_mode"),),
         "LpPool": (_float("plain_windows:import_plain_pool", f"{_POOL} p"),),
         "MaxPool": (

@@ -99,4 +99,4 @@ def unrounded(expr: Expr) -> Expr:
             return Call(function, tuple(wide), F32)
         case Var() | Load() | Cast():
             return cast(expr, F32)
-    raise TypeError(f"{type(expr).__name__} is no expression of elements")
+    raise TypeError(f"expressions of the kind {type(expr).__name__} cannot be widened to float32")

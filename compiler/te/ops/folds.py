@@ -121,8 +121,12 @@ def top_k(
     "index" store the elements with ranks below `count` in Y and I, at their ranks. Raises ValueError if the shape does
     not have this axis, or if `count` is greater than its size.
     """
-    if not 0 <= axis < len(shape) or not 1 <= count <= shape[axis]:
-        raise ValueError(f"shape {shape} has no {count} elements along axis {axis}")
+    if not 0 <= axis < len(shape):
+        raise ValueError(f"shape {shape} has no axis {axis}")
+    if not 1 <= count <= shape[axis]:
+        raise ValueError(
+            f"axis {axis} of shape {shape} has {shape[axis]} elements; cannot select {count} of them"
+        )
     outer, size, inner = around_axis(shape, axis)
     x = Buffer(name="X", shape=(outer, size, inner), dtype=dtype)
     y, index = (

@@ -43,7 +43,10 @@ def int8_product(shape: Convolution, *, lanes: tuple[int, int], pad_value: int, 
     pointwise = groups == 1 and is_pointwise(shape.window)
     batch = () if groups == 1 else (groups,)
     if groups * filters != lanes[1]:
-        raise ValueError(f"{groups} groups of {filters} filters do not fill {lanes[1]} lanes")
+        raise ValueError(
+            f"{groups} groups of {filters} filters are {groups * filters} channels, but Y has {lanes[1]} lanes; the "
+            "two numbers must be equal"
+        )
 
     def buffer(name: str, dtype: DType, *sizes: int) -> Buffer:
         return Buffer(name=name, shape=sizes, dtype=dtype)

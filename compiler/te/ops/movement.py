@@ -147,7 +147,7 @@ def remap(shape: Shape, runs: Sequence[Runs], *, fill: float = 0.0, dtype: DType
         ]
         if not of_axis or any(r.count < 1 for r in of_axis) or any(not 0 <= e < size for e in ends):
             raise ValueError(
-                f"the runs {of_axis} must select elements of an axis of {size} elements, at least one each"
+                f"{of_axis}: an axis of {size} elements needs at least one run, and each run elements inside the axis"
             )
     pieces = prod(map(len, runs))
     if pieces > MOST_RUNS:

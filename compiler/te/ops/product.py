@@ -144,7 +144,8 @@ def tensor_product(
     plain = epilogue is None or epilogue.is_identity
     if not (output.is_float or (output is DType.INT32 is total and plain)):
         raise ValueError(
-            f"an output of {output} is not supported for factors of {dtype}, at least not with an epilogue"
+            f"an output of {output} is not supported for factors of {dtype}; use a float type, or int32 for integer "
+            "factors without epilogue"
         )
     types = Types(x=dtype, w=weight_dtype, total=total, y=output)
     program = product(sizes, types=types, epilogue=epilogue, staged="as they lie", name="tensor_gemm")

@@ -80,12 +80,12 @@ def patch_conv2d_pool(
     if `post` has one, are as in `conv2d`. There are two intermediates: `patches` as in `patch_conv2d`, and the ring of
     accumulators `acc` int32[ring.rows, ring.pitch, B, co]. Let top and left be the pads of the pool. The sum at
     convolution row r and column x, of filter block o within its group, is in ring row (r + top) % ring.rows at vector o
-    * ring.width + x + left. All other elements of the ring hold the least int32.
+    * ring.width + x + left. All other elements that the pool reads hold the least int32.
 
     The outer loops are og (groups of ring.filters filter blocks), n (images), and ty (rows of Y). For each row of Y,
     loops conv.y, conv.o and conv.x first fill the ring; conv.y runs over the convolution rows that no earlier row of Y
-    has needed. Then loops o and x compute the row of Y. If several output columns share a patch, conv.x runs over
-    patches, and a loop conv.xi over the columns of a patch.
+    has needed. Then loops o and x and, if a block has several output vectors, loop s compute the row of Y. If several
+    output columns share a patch, conv.x runs over patches, and a loop conv.xi over the columns of a patch.
 
     If `patches.ring` is not None, patches are in a ring too, of `patches.ring` rows. Statement "ahead" gathers the
     first `layout.reach` rows of patches before loop ty; statement "patch" gathers one further row in each iteration of

@@ -144,8 +144,8 @@ def is_half(program: Program) -> bool:
 
 
 def factors(program: Program) -> tuple[Factor, Factor]:
-    """The factors of a program's product. Raises LegalityError if the product does not have the form that `schedule`
-    requires.
+    """The left and right factor, `a` and `b`, of a program's product. Raises LegalityError if the product does not have
+    the form that `schedule` requires.
     """
     reduce = find_statement(program, "gemm")
     loads = loads_in(reduce.value) if isinstance(reduce, Reduce) else []

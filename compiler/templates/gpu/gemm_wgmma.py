@@ -121,7 +121,9 @@ def schedule(
     if (reason := knobs.obstacle(a.dtype)) is not None:
         raise LegalityError(f"{where}{reason}", program, "gemm")
     if knobs.bulk and not takes_bulk(s.program):
-        raise LegalityError(f"{where}bulk copies cannot fetch its factors", program, "gemm")
+        raise LegalityError(
+            f"{where}bulk copies cannot fetch its factors; set the knob bulk to False", program, "gemm"
+        )
     partial = knobs.splits > 1
     statement, i, j, k, grid = whole_tiles(s, knobs.rows, knobs.columns, knobs.depth, knobs.splits)
     i0, i = s.split(i, knobs.rows)

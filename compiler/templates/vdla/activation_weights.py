@@ -103,8 +103,8 @@ def _check(config: Config, node: Node, operator: Products, plane: int) -> None:
             where,
             node.members[0],
             node.kind,
-            f"products of {operator.depth} channels and {operator.columns} columns do not begin at multiples of "
-            f"{lanes}",
+            f"its matrices of {operator.depth} channels and {operator.columns} columns do not all begin at multiples "
+            f"of {lanes} channels",
             f"use multiples of {lanes} channels and columns",
         )
 

@@ -127,8 +127,9 @@ def _candidate(
 
 
 def _allocate(config: Config, graph: Graph, candidates: Mapping[str, _Candidate]) -> dict[str, ChainBuffer]:
-    """Places of tensors in the chain memory (on-chip memory for tensors between layers). Candidates are tried in the
-    order of the traffic that they save; each is placed if it fits beside all tensors that were placed before.
+    """Places, by tensor name, of tensors in the chain memory (on-chip memory for tensors between layers). Candidates
+    are tried in the order of the traffic that they save; each is placed if it fits beside all tensors that were placed
+    before.
     """
     lives, word = lifetimes(graph), max(config.inp_bytes, config.out_bytes)
     # An attention kernel uses the whole chain memory: tensors that live during it cannot be placed.

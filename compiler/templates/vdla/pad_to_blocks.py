@@ -146,8 +146,8 @@ def _summed(rewrite: _Rewrite, node: Node, operator: Products, config: Config, b
             f"configuration {config.name}",
             node.members[0],
             node.kind,
-            f"products of {operator.depth} channels end inside a block of {block} channels that also belongs to "
-            "another product",
+            f"each of its products has {operator.depth} channels, which do not fill whole blocks of {block} channels, "
+            "so two products would share a block",
             f"use a multiple of {block} channels",
         )
     side = alone.index(True)

@@ -113,7 +113,7 @@ class VdlaTemplate(Template[Config, Workload, Expression]):
         return Expression(program=program, post=post, zero_points=details.zero_points)
 
     def copies_by_scope(self, values: Values, parameters: int) -> dict[str, int]:
-        """Copies of the buffer in each scratchpad at a point; `parameters`: copies of the parameter table."""
+        """Number of copies of the buffer in each scratchpad at a point; `parameters`: copies of the parameter table."""
         found = {"inp": 1, "wgt": 1, "acc": 1, "par": parameters}
         return found | {scope: values[axis] for axis, scope in self.copies.items()}
 

@@ -245,7 +245,9 @@ class DaskWorkers(Backend):
         except KilledWorker as error:
             batch.losses.update(indices)
             if max(batch.losses[index] for index in indices) > _LOSSES:
-                raise BackendError(f"workers keep dying over a chunk of trials: {error}") from None
+                raise BackendError(
+                    f"{_LOSSES + 1} workers ended while they measured the same trials: {error}"
+                ) from None
             self._submit(batch, [indices])
             return []
         except UserError:

@@ -84,7 +84,9 @@ def target_from_dict(values: dict[str, Any]) -> CpuTarget:
     object with other fields.
     """
     if values.keys() != {field.name for field in fields(CpuTarget)}:
-        raise ValueError("this is not a description of a processor")
+        raise ValueError(
+            f"its target needs exactly the fields {', '.join(f.name for f in fields(CpuTarget))}"
+        )
     level1, level2 = values["cache_bytes"]
     return CpuTarget(**{**values, "cache_bytes": (level1, level2)})
 

@@ -17,13 +17,15 @@ _WAITS = ("words", "refresh", "precharge", "activate", "turnaround", "bank", "la
 class CommandCounts:
     """Commands that a DRAM's controller sent to the part in a run, up to the run's last cycle.
 
-    `activates`, `reads`, `writes`, `refreshes`, `calibrations`: numbers of these commands. `precharges`: those of one
-    bank; `all_precharges`: those of all banks, with which a refresh begins. `auto_precharges`: reads and writes that
-    close their row. `digest`: a hash of all commands with cycle, bank and row; equal for equal sequences.
+    `activates`, `reads`, `writes`, `refreshes`, `calibrations`: numbers of these commands. `precharges`: precharges of
+    a single bank; `all_precharges`: precharges of all banks at once, with which a refresh begins. `auto_precharges`:
+    reads and writes that close their row. `digest`: a hash of all commands with cycle, bank and row; equal for equal
+    sequences.
 
-    `turnarounds`: changes of the controller from reads to writes. `waits`: numbers of cycles by the cause for which the
-    controller sends no read or write ("idle" ...; hw/dram.md, section 8), and under "words" the cycles in which it
-    sends one. LiteDRAM's RTL has no output for these two; they are None there, and for several channels.
+    `turnarounds`: changes of the controller from reads to writes. `waits`: numbers of cycles in which the controller
+    sends no read or write, by cause ("idle" ...; hw/dram.md, section 8); its item "words" is the number of cycles in
+    which the controller sends one. `turnarounds` and `waits` are None for LiteDRAM's RTL, which has no output for them,
+    and for several channels.
     """
 
     activates: int

@@ -1,4 +1,4 @@
-"""LiteDRAM's controller with a model of a part: its Verilog, and its compilation with a harness in C++."""
+"""Makes the Verilog of LiteDRAM's controller with a model of a DRAM part, and compiles it with a harness in C++."""
 
 from __future__ import annotations
 
@@ -109,9 +109,10 @@ def build_with_litedram(
     flags: tuple[str, ...],
     write: Callable[[Path], None] = lambda made: None,
 ) -> Path:
-    """The path of a program or library, built once: the Verilog of `design` compiled with the C++ file named `source`
-    of this Python file's folder by g++ with `flags`. `write` gets the folder of the generated C++ and may add files
-    that `source` includes; `suffix`, such as ".so", ends the result's name. Raises UserError for a missing tool.
+    """Compiles the Verilog of `design` together with a C++ file to a program or library, once, and returns its path.
+    `source`: name of the C++ file, in this Python file's folder. `flags`: flags of g++. `write` gets the folder of the
+    generated C++ and may add files that `source` includes. `suffix`, such as ".so", ends the result's name. Raises
+    UserError for a missing tool.
     """
     root, version = verilator(user=USER)
     verilog = litedram_verilog(design)

@@ -1,4 +1,4 @@
-"""Loads the library of a DRAM that the harness runs a machine with: LiteDRAM's RTL, or the model of its controller."""
+"""Loads the library of a DRAM, on which the harness runs a machine: LiteDRAM's RTL, or the model of its controller."""
 
 from __future__ import annotations
 
@@ -44,9 +44,9 @@ def _banks(made: Path) -> None:
 
 @lru_cache(maxsize=16)
 def load_dram(design: Design, oracle: Oracle | None = None) -> ctypes.CDLL:
-    """The library of a memory that is LiteDRAM's RTL of `design`, or the model of LiteDRAM's controller; `oracle`:
-    which of the two, None for RTL if it can run (`choose_oracle`). The library's function `dram_calls` returns the
-    address of a table of functions (port.h). Builds the library once. Raises UserError for a missing tool.
+    """Loads the library of the memory `design`, and builds it first if needed. `oracle`: whether the memory is
+    LiteDRAM's RTL or the model of LiteDRAM's controller; None for RTL if it can run (`choose_oracle`). The library's
+    function `dram_calls` returns the address of a table of functions (port.h). Raises UserError for a missing tool.
     """
     if choose_oracle(design.part, oracle) == "model":
         path = build_with_model(design.controller, "model.cpp", ".so", ("-shared",))
@@ -61,9 +61,10 @@ def load_dram(design: Design, oracle: Oracle | None = None) -> ctypes.CDLL:
 
 
 def load_memory(config: Config, oracle: Oracle | None = None) -> tuple[int, int]:
-    """The addresses of two things that a library has for the DRAM of the machine `config`, with all its channels: the
-    table of functions, and the function that counts commands (port.h). `oracle`: LiteDRAM's RTL or the model of its
-    controller, None for RTL if it can run (`choose_oracle`). Raises UserError for a missing tool.
+    """Loads a library that simulates the DRAM of the machine `config`, all channels included. Returns two addresses in
+    the library: the table of functions, and the function that counts commands (port.h). `oracle`: whether the memory is
+    LiteDRAM's RTL or the model of LiteDRAM's controller; None for RTL if it can run (`choose_oracle`). Raises UserError
+    for a missing tool.
     """
     design = design_of(config)
     channel = load_dram(design, oracle)

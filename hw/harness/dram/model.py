@@ -26,9 +26,9 @@ _HEADERS = (
 def build_with_model(
     numbers: Controller, source: str, suffix: str, flags: tuple[str, ...], *, masters: int = 1
 ) -> Path:
-    """The path of a program or library, built once: the model of the controller `numbers` with `masters` AXI masters,
-    compiled with the C++ file named `source` of this Python file's folder by g++ with `flags`. `suffix`, such as ".so",
-    ends the result's name. Raises BuildError without g++.
+    """Compiles the model of the controller `numbers` with `masters` AXI masters together with a C++ file to a program
+    or library, once, and returns its path. `source`: name of the C++ file, in this Python file's folder. `flags`: flags
+    of g++. `suffix`, such as ".so", ends the result's name. Raises BuildError without g++.
     """
     (compiler,) = require("g++", user="the model of a DRAM controller")
     folder = resources.files("vdla.hw.harness.dram")

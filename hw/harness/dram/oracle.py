@@ -17,9 +17,9 @@ in C++ (controller.h). Tests hold the model to LiteDRAM's RTL in every cycle.
 
 
 def choose_oracle(part: str, wanted: Oracle | None = None) -> Oracle:
-    """The oracle for the DRAM part with the name `part`: `wanted`, unchecked. If `wanted` is None: LiteDRAM's RTL if
-    LiteDRAM is installed and has a model of the part, else the model of its controller; then an unknown part raises
-    ConfigError.
+    """Chooses the oracle for the DRAM part with the name `part`. An oracle that the caller `wanted` is returned
+    unchecked. If `wanted` is None, chooses LiteDRAM's RTL if LiteDRAM is installed and has a model of the part, else
+    the model of LiteDRAM's controller; then an unknown part raises ConfigError.
     """
     if wanted is not None:
         return wanted

@@ -27,10 +27,10 @@ _VERILATE = (
 
 @lru_cache(maxsize=16)
 def load_router(memory: Memory, kind: str, channel: int, count: int) -> tuple[int, int]:
-    """The addresses of the table of functions and of the function that counts commands (port.h) of a memory: the router
-    of `memory` in front of channels for which `channel` and `count` are these two addresses. `kind`: a text that
-    differs for channels with other functions, because a library stores their addresses. Raises UserError for a missing
-    tool.
+    """Loads a library that simulates a memory of several channels, with the router of `memory` in front of them.
+    Returns two addresses: the memory's table of functions, and its function that counts commands (port.h). `channel`,
+    `count`: the same two addresses for a single channel. `kind`: a text that names these functions of a channel; the
+    library stores their addresses, so other functions need another library. Raises UserError for a missing tool.
     """
     library = ctypes.CDLL(str(_library(memory, kind)))
     library.routed_calls.restype = ctypes.c_void_p
@@ -39,8 +39,8 @@ def load_router(memory: Memory, kind: str, channel: int, count: int) -> tuple[in
 
 
 def _library(memory: Memory, kind: str) -> Path:
-    """The path of the library of the router of `memory`, built once for each `kind`, a text that differs for channels
-    with other functions.
+    """The path of the library with the router of `memory`, built once for each `kind`. `kind`: a text that names the
+    functions that simulate a channel.
     """
     root, version = verilator(user=USER)
     verilog = component_verilog(router_of(memory), ROUTER)

@@ -38,10 +38,10 @@ def model_program(numbers: Controller, masters: int) -> Path:
 def run_on_litedram(
     design: Design, runs: Sequence[Streams], *, start: int = 50, limit: int = 10_000_000
 ) -> tuple[list[NDArray[np.int64]], list[str]]:
-    """Runs each of `runs` on LiteDRAM's Verilog for `design`. Returns (for each run, the cycles of its bursts, int64
-    (masters, n, 3), as `sim.dram_streams.run_streams` returns them; the lines that LiteDRAM's checker of timings
-    printed for broken rules). Cycle 0 is `start` cycles after reset; a run stops in cycle `limit`. Raises UserError if
-    a tool is missing.
+    """Runs each of `runs` on LiteDRAM's Verilog for `design`. Returns two lists. The first has the cycles of the bursts
+    of each run, int64 (masters, n, 3), as `sim.dram_streams.run_streams` returns them. The second has the lines that
+    LiteDRAM's checker of timings printed for broken rules. Cycle 0 is `start` cycles after reset; a run stops in cycle
+    `limit`. Raises UserError if a tool is missing.
     """
     found, printed = _run(litedram_program(design), runs, start, limit)
     return found, [line for line in printed.splitlines() if "violation" in line]
@@ -60,8 +60,8 @@ def run_on_model(
 def _run(
     program: Path, runs: Sequence[Streams], start: int, limit: int
 ) -> tuple[list[NDArray[np.int64]], str]:
-    """Runs `runs` with `program`, to which streams.cpp was compiled. Returns (for each run, the cycles of its bursts,
-    int64 (masters, n, 3); the printed text). Cycle 0 is `start` cycles after reset; a run stops in cycle `limit`.
+    """Runs `runs` with `program`, the compiled streams.cpp. Returns (for each run, the cycles of its bursts, int64
+    (masters, n, 3); the printed text). Cycle 0 is `start` cycles after reset; a run stops in cycle `limit`.
     """
     with tempfile.TemporaryDirectory(prefix="vdla-dram-") as folder:
         given, made = Path(folder) / "requests", Path(folder) / "times"

@@ -86,8 +86,8 @@ def area_by_unit(design: CellDesign) -> dict[str, UnitArea]:
 
 
 def units_of(modules: Mapping[str, tuple[int, UnitArea]]) -> dict[str, UnitArea]:
-    """Sums the areas of `modules`, (number of instances, area of one instance) by module, by unit; units without area
-    are left out.
+    """The total area of each unit; units without area are left out. `modules`: for each module, (number of instances,
+    area of one instance).
     """
     found = dict.fromkeys(UNITS, UnitArea())
     for path, (count, own) in modules.items():

@@ -283,7 +283,7 @@ class _Assembly:
 
 def _groups(sinks: Sequence[_Sink], most: float) -> list[list[_Sink]]:
     """Splits `sinks`, in order, into groups whose total load is at most `most`, in the library's unit of capacitance;
-    each group except the last has at least two members even if they exceed it.
+    each group except the last has at least two members, even if these exceed `most`.
     """
     groups: list[list[_Sink]] = [[]]
     load = 0.0

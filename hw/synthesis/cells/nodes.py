@@ -14,7 +14,7 @@ MAKERS: Final = {"osu018_stdcells": 180, "osu035_stdcells": 350, "osu05_stdcells
 
 
 def node_text(library: str, scaled_nm: float) -> str:
-    """The node of the library named `library` as text, such as "180 nm"; if its maker's node is not known, for example
-    "about 65 nm", which is the estimate `scaled_nm`.
+    """The node of the library named `library` as text: the maker's node, such as "180 nm", if it is known; otherwise
+    the estimate `scaled_nm`, such as "about 65 nm".
     """
     return f"{MAKERS[library]} nm" if library in MAKERS else f"about {scaled_nm:.0f} nm"

@@ -1,10 +1,10 @@
 """Area, delay and energy of memory macros: a table that CACTI computed for 45 nm, scaled to the node of a library.
 
 `sram.json` has macros of 64 to 32,768 words of 32 to 256 bits with a read port and a write port
-(`benchmarks/sram_table.py` writes it). A memory consists of equal macros side by side; their width is the one of the
-table that gives the least total area. Between the table's numbers of words and below the smallest, values are
-interpolated linearly in logarithms; above the largest, a memory has several macros. With more than two ports, area and
-leakage grow in proportion to their number.
+(`benchmarks/sram_table.py` writes it). A memory consists of equal macros side by side, of the width in the table that
+gives the least total area. For numbers of words that are not in the table, also below the smallest, values are
+interpolated linearly in logarithms. A memory with more words than the largest macro has several macros. With more than
+two ports, area and leakage grow in proportion to their number.
 
 Figures are scaled from the Nangate 45 nm open cell library to another library. Area is scaled by the ratio of the
 smallest flip-flops' areas, delay by the ratio of the delays of an inverter that drives an inverter, and energy and

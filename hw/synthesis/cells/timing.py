@@ -105,7 +105,7 @@ def _run(design: CellDesign, netlist: str, macros: str, script: str, report: Rep
             return (work / "paths.txt").read_text(encoding="utf-8")
         except FileNotFoundError:
             raise ToolError(
-                f"{tool} ended without writing its paths; it may have run out of memory"
+                f"{tool} ended before it wrote its report of timing paths; it may have run out of memory"
             ) from None
 
 
@@ -280,8 +280,8 @@ def _place(where: str, pin: str, design: CellDesign, names: dict[tuple[str, str]
 
 
 def _instance_units(design: CellDesign) -> dict[tuple[str, str], str]:
-    """Name of the module that each instance in `design` is a copy of, by (name of the module that contains the
-    instance, name of the instance in the netlist).
+    """For each instance in `design`, the name of the instance's own module. The keys are (name of the module that
+    contains the instance, name of the instance in the netlist).
     """
     return {
         (name, plain_name(box.name)): box.kind

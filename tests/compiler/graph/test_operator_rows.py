@@ -391,6 +391,7 @@ def float_models() -> Iterator[bytes]:
     yield built("QuantizeLinear", (2, 3), f())
     yield built("QuantizeLinear", (2, 3), (3,))
     yield built("QuantizeLinear", (2, 3), f(), output_dtype=TensorProto.FLOAT8E4M3FN)
+    yield built("GlobalLpPool", (1, 2, 4, 4))
     yield built("LpNormalization", (2, 3))
     yield built("LRN", (1, 4, 3, 3), size=3)
     yield built("ReverseSequence", (4, 2, 3), ("INT64", (2,)))

@@ -93,6 +93,8 @@ def test_programs_are_the_same_whatever_was_compiled_before() -> None:
 def test_lowering_sees_no_more_of_a_machine_than_its_key() -> None:
     assert kernel_fields(MACHINES[0]) == kernel_fields(MACHINES[1]) == kernel_fields(MACHINES[4])
     assert kernel_fields(MACHINES[0]) != kernel_fields(MACHINES[2])
+    assert kernel_fields(replace(TINY, multiplier_stages=4)) == kernel_fields(TINY)
+    assert kernel_fields(replace(TINY, acc_banks=4)) != kernel_fields(TINY)
     legalized = legalize(fuse(layers_alike()), TINY)
     first, second, *_ = [kernels_of(TINY, legalized, node)[0] for node in legalized.graph.nodes]
     point = {"rows": 1}

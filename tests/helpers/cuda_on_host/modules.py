@@ -30,8 +30,8 @@ _WORKSPACE = "(workspace)"
 def run_modules(
     modules: Sequence[tuple[CudaModule, Arrays]], *, orders: int = 3, seconds: int = 60
 ) -> list[dict[str, np.ndarray]]:
-    """The outputs of each module, by name. Its arrays must include the inputs; missing arrays begin with all bytes
-    0xFF. `orders`, `seconds`: as for `run_jobs`.
+    """The outputs of each module, by name. The arrays given for a module must include its inputs; missing arrays begin
+    with all bytes 0xFF. `orders`, `seconds`: as for `run_jobs`.
     """
     results = run_jobs([job_of(m, arrays) for m, arrays in modules], orders=orders, seconds=seconds)
     return [

@@ -71,7 +71,8 @@ class Bench:
         """The internal signal at `path` in the component added as `name`: names of submodules and the variable's name
         in the source, joined by dots. Raises KeyError if there is none.
 
-        `variable@method` if several methods of a class have different signals with the variable's name.
+        The path ends in `variable@method` if several methods of a class have different signals with the variable's
+        name.
         """
         signals = self._inside[name]
         if path not in signals:

@@ -253,8 +253,8 @@ def _bench(config: Config, load: Load) -> Bench:
 
 
 def _legal(config: Config, burst: Value) -> Value:
-    """Whether a write burst consists of whole vectors, at least one, and its number of beats matches its bytes and is
-    not above the largest one.
+    """Whether a write burst is legal: it consists of whole vectors, at least one, and its number of beats matches its
+    bytes and is not above the limit.
     """
     bits = config.out_bytes.bit_length() - 1
     return (

@@ -86,8 +86,8 @@ def move(model: Model, now: int) -> None:
 
 
 def ready(bursts: list[Burst], served: int, now: int) -> Burst | None:
-    """The first of `bursts`, the bursts of one direction, that is not served yet, if it is ready in cycle `now`; else
-    None. `served`: how many bursts have been served.
+    """The next burst of one direction to be served, if it is ready in cycle `now`; else None. `bursts`: all bursts of
+    this direction in order. `served`: number of them that have been served.
     """
     burst = bursts[served] if served < len(bursts) else None
     return burst if burst is not None and burst.ready is not None and burst.ready <= now else None

@@ -70,7 +70,7 @@ def _loop(context: GraphContext, node: OnnxNode) -> None:
                 context.fail(
                     node,
                     "its number of iterations depends on data, which is not supported",
-                    "export the model with a constant number",
+                    "export the model with a constant number of iterations",
                 )
             if not known.reshape(-1)[0]:
                 break
@@ -97,7 +97,8 @@ def _scan(context: GraphContext, node: OnnxNode) -> None:
     count = len(node.inputs) - scanned
     if scanned < 1 or count < 0:
         context.refuse(
-            node, f"its num_scan_inputs ({scanned}) must be 1 to {len(node.inputs)}, the number of its inputs"
+            node,
+            f"its num_scan_inputs is {scanned}, but must be 1 to {len(node.inputs)} (its number of inputs)",
         )
     inputs = [context.tensor(node, count + i) for i in range(scanned)]
     axes = _numbers(node, "scan_input_axes", scanned)

@@ -27,7 +27,8 @@ def dft_steps(s: FloatSteps) -> None:
     back, half = bool(s.node.integer("inverse", 0)), bool(s.node.integer("onesided", 0))
     if back and not half:
         s.fail(
-            "is an inverse transform with complex results", "write the transform as a MatMul with constants"
+            "an inverse transform with complex results is not supported",
+            "write the transform as a MatMul with constants",
         )
     given = shape[axis]
     length = int(s.number(1, "length", 2 * (given - 1) if back and half else given))

@@ -49,7 +49,9 @@ def import_top_k(context: GraphContext, node: OnnxNode) -> None:
         )
     if data.shape[axis] > MOST_RANKED:
         context.fail(
-            node, f"sorts {data.shape[axis]:,} elements, more than {MOST_RANKED:,}", "reduce the axis first"
+            node,
+            f"sorts {data.shape[axis]:,} elements along axis {axis}; at most {MOST_RANKED:,} are supported",
+            "sort a shorter axis",
         )
     dtype = _ordered(context, node, data)
     program = top_k(data.shape, axis, count, least=not node.integer("largest", 1), dtype=dtype)

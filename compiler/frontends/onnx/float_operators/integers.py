@@ -83,11 +83,17 @@ def narrow_product_steps(s: FloatSteps) -> None:
     """
     bits, block = s.node.integer("bits", 4), s.node.integer("block_size", 0)
     depth, columns = s.node.integer("K", 0), s.node.integer("N", 0)
-    if bits not in (2, 4, 8) or min(block, depth, columns) < 1 or s.shape(0)[-1:] != (depth,):
+    if bits not in (2, 4, 8):
+        s.fail(f"its bits are {bits}; only 2, 4 and 8 are supported", "quantize the model again")
+    if min(block, depth, columns) < 1:
         s.fail(
-            f"its K ({depth}) must be the last dimension of its input of shape {s.shape(0)}, its N ({columns}) and "
-            f"block_size ({block}) at least 1, and its bits ({bits}) 2, 4 or 8",
-            "quantize the model again, to 2, 4 or 8 bits",
+            f"its K ({depth}), N ({columns}) and block_size ({block}) must each be at least 1",
+            "quantize the model again",
+        )
+    if s.shape(0)[-1:] != (depth,):
+        s.fail(
+            f"its K is {depth}, but its input has the shape {s.shape(0)}",
+            "give an input whose last dimension is K",
         )
     packed, scales = (s.array(i, what) for i, what in ((1, "weight"), (2, "scale")))
     assert packed is not None and scales is not None

@@ -160,6 +160,12 @@ def global_pool_steps(s: FloatSteps) -> None:
     s.done(s.add(operator, s.input(0), s.axes(*range(2, len(s.shape(0)))), keepdims=1))
 
 
+def global_lp_pool_steps(s: FloatSteps) -> None:
+    """Adds the ONNX node that computes a GlobalLpPool: an LpPool whose window covers all positions of a channel."""
+    check_spatial(s.context, s.node, s.shape(0))
+    s.done(s.add("LpPool", s.input(0), kernel_shape=s.shape(0)[2:], p=s.node.integer("p", 2)))
+
+
 def gives_indices(context: GraphContext, node: OnnxNode) -> bool:
     """Whether a MaxPool has indices as its second output, or 8-bit integers as its input."""
     return any(node.outputs[1:]) or context.tensor(node, 0).dtype in (DType.INT8, DType.UINT8)
@@ -311,14 +317,21 @@ def import_grid_sample(context: GraphContext, node: OnnxNode) -> None:
     outside = outsides.get(node.text("padding_mode", "zeros"))
     rank = len(data.shape) - 2
     fits = len(grid.shape) == rank + 2 and grid.shape[0] == data.shape[0] and grid.shape[-1] == rank
-    if mode is None or outside is None or rank not in (2, 3) or not fits or (mode == "cubic" and rank == 3):
+    if mode is None or outside is None:
         context.fail(
             node,
-            f"input of shape {data.shape} with a grid of shape {grid.shape}, mode {node.text('mode', 'linear')} and "
-            f"padding_mode {node.text('padding_mode', 'zeros')} is not supported",
-            "give a tensor (N, C, H, W) or (N, C, D, H, W); a mode of nearest, linear or, of two dimensions, "
-            f"cubic; and a padding_mode of {', '.join(outsides)}",
+            f"mode {node.text('mode', 'linear')} with padding_mode {node.text('padding_mode', 'zeros')} is not "
+            "supported",
+            f"use mode nearest, linear or cubic, and padding_mode {', '.join(outsides)}",
         )
+    if rank not in (2, 3) or not fits:
+        context.fail(
+            node,
+            f"its input of shape {data.shape} does not match its grid of shape {grid.shape}",
+            "give an input (N, C, H, W) with a grid (N, *, *, 2), or (N, C, D, H, W) with (N, *, *, *, 3)",
+        )
+    if mode == "cubic" and rank == 3:
+        context.fail(node, "mode cubic is supported for images (N, C, H, W) only", "use mode linear")
     outputs = grid.shape[1:-1]
     program = grid_sample(
         data.shape, outputs, mode, outside, align_corners=bool(node.integer("align_corners", 0))

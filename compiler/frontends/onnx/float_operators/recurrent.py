@@ -45,12 +45,12 @@ class _Layer:
 
     @property
     def state(self) -> tuple[int, int, int]:
-        """The shape of an initial or final state."""
+        """The shape (directions, batch, hidden) of an initial or final state."""
         return (len(self.directions), self.batch, self.hidden)
 
     @property
     def states(self) -> tuple[int, int, int, int]:
-        """The shape of the hidden states after each step."""
+        """The shape (steps, directions, batch, hidden) of the hidden states after each step."""
         return (self.steps, *self.state)
 
 

@@ -50,7 +50,7 @@ def with_sizes_folded(model: onnx.ModelProto) -> onnx.ModelProto:
 
 
 def _folded(model: onnx.ModelProto) -> dict[str, np.ndarray]:
-    """Results of the nodes that can be folded, by name; outputs of the model are left out."""
+    """Values of the outputs of nodes that can be folded, by output name; outputs of the model are left out."""
     graph = model.graph
     shapes = static_shapes(model)
     known = {

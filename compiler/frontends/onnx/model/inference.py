@@ -104,7 +104,7 @@ def _numbers(model: onnx.ModelProto, index: int) -> int | None:
 
 def _inferred(model: onnx.ModelProto, index: int, names: Sequence[str]) -> dict[str, float]:
     """Asks ONNX's shape inference for the values of the integers `names`. The inference sees only the nodes before the
-    node with index `index`. Returns the known values by name.
+    node with index `index`. Returns the values that are known, by these names.
     """
     probes: list[onnx.NodeProto] = []
     outputs: dict[str, tuple[str, int]] = {}

@@ -310,7 +310,7 @@ def fix_batch(label: str, model: onnx.ModelProto, batch: int) -> None:
 
 
 def static_shapes(model: onnx.ModelProto) -> dict[str, tuple[int, ...]]:
-    """All shapes that ONNX inferred completely, by name."""
+    """All shapes that ONNX inferred completely, by tensor name."""
     shapes: dict[str, tuple[int, ...]] = {}
     for info in (*model.graph.value_info, *model.graph.output):
         tensor = info.type.tensor_type

@@ -123,7 +123,7 @@ def _bounds(bits: float, attributes: Mapping[str, int]) -> tuple[int, int]:
     """
     if not bits.is_integer() or not 2 <= bits <= 32:
         raise ValueError(
-            f"has {bits:g} bits; quantize to an integer number of bits from 2 to 8 (constants: 32)"
+            f"has {bits:g} bits; quantize to a whole number of bits, activations to 2 to 8, constants to 2 to 32"
         )
     signed, narrow = bool(attributes.get("signed", 1)), bool(attributes.get("narrow", 0))
     if signed:

@@ -101,8 +101,8 @@ def scaled(context: ImportContext, node: OnnxNode, _: BatchNormalization, edges:
     if data.shape not in (tensor.shape, tensor.nchw):
         context.fail(
             node,
-            f"its input of shape {data.shape}, reshaped from a tensor of shape {tensor.shape}, is not supported",
-            "give the input of the model this shape",
+            f"its input is a tensor of shape {tensor.shape}, reshaped to {data.shape}, which is not supported",
+            "remove the reshape: give the model an input of the shape after it",
         )
     if not (np.isfinite(factor).all() and np.isfinite(addend).all()):
         context.fail(

@@ -1,9 +1,10 @@
 """Normalizations that exporters write node by node: the mean of a row's squares, the inverse of the mean's square root,
 and the product of the inverse and the row.
 
-A statistic (the mean of each row, or the mean of its squares) never becomes a tensor. It is kept as a `RowStatistic`
-until an operator combines it with the tensor of the rows; then statistic and operator become one normalization. Nodes
-of the model that round a statistic to 8 bits are left out.
+A statistic (mean, mean of squares, variance or length of each row) never becomes a tensor here. It is kept as a
+`RowStatistic` until an operator combines it with the tensor of the rows. The result is a normalization or, if the
+operator subtracts the mean, rows that are one step of a normalization. Nodes of the model that round a statistic to 8
+bits are left out.
 """
 
 from __future__ import annotations

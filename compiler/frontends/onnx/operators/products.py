@@ -56,9 +56,7 @@ def weight_operand(
         able = context.abilities
         if node.op_type == "MatMul" and not (able.products or able.processor):
             context.fail(node, *TWO_ACTIVATIONS)
-        context.fail(
-            node, "its weights are not constant", "only products with constant weights are supported"
-        )
+        context.fail(node, "its weights are not constant", "make the weights an initializer")
     if value.integers.dtype.name not in ("int8", "uint8"):
         context.fail(
             node,

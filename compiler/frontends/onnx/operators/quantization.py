@@ -132,8 +132,8 @@ def _mirrored(
     if mirrored.min(initial=0) < limits.min or mirrored.max(initial=0) > limits.max:
         context.fail(
             node,
-            f"has a negative scale, but {integers.dtype} cannot hold its constants after they are mirrored at the "
-            f"zero point (the smallest is {integers.min()})",
+            f"has a negative scale; with a positive one its constants (the smallest is {integers.min()}) would not "
+            f"fit {integers.dtype}",
             "quantize weights with positive scales",
         )
     return mirrored.astype(integers.dtype)

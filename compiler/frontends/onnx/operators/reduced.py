@@ -85,7 +85,7 @@ def _products(context: ImportContext, node: OnnxNode, data: Real, axes: set[int]
         other = _directions(context, node, with_view(context, data, elements))
     elif count * LARGEST_SQUARE >= 2**31:
         context.fail(
-            node, f"adds {count} squares, whose sum can leave 32 bits", "reduce fewer elements at once"
+            node, f"adds {count} squares, whose sum may exceed 32 bits", "reduce fewer elements at once"
         )
     else:
         other = with_view(context, data, elements)

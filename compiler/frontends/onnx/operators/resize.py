@@ -156,7 +156,7 @@ def resized_axes(context: GraphContext, node: OnnxNode, shape: tuple[int, ...]) 
     if min(outputs) < 1 or max(outputs) > MOST_POSITIONS:
         context.fail(
             node,
-            f"its output sizes {outputs} for an input of shape {shape} are too small or too large",
+            f"its output sizes {outputs} for an input of shape {shape} are outside of the supported range",
             f"give sizes from 1 to {MOST_POSITIONS:,}",
         )
     found = [

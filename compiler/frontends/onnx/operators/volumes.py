@@ -94,7 +94,7 @@ def _pooled(context: ImportContext, node: OnnxNode, data: Real) -> Pending:
     if average and outside and not (counts and windows.pads == declared):
         context.fail(
             node,
-            "averages windows in which pads along depth are not counted (count_include_pad = 0)",
+            "averages that do not count pads along depth (count_include_pad = 0) are not supported",
             "set count_include_pad to 1, or pad only rows and columns",
         )
     if not average:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cache
+from itertools import product
 
 import numpy as np
 import pytest
 from attention_cases import BY_COLUMN, BY_HEAD, case, conflicts, sizes_of
-from campaign import examples
+from campaign import examples, representatives
 from cuda_on_host.modules import run_modules
 from gpu_kernels import barriers, emulated, without_barrier
 from hypothesis import given, settings
@@ -39,6 +41,7 @@ result may take half a unit; the rest is for the rounding of the attention weigh
 """
 
 
+@cache
 def kernel(target: GpuTarget, sizes: Attention, tile: WarpTile) -> Program:
     program = attention_halves(sizes, tile)
     s = schedule(target, program, sizes, tile)
@@ -75,14 +78,17 @@ SIZES = {
     "transposed": sizes_of(19, 37, 16, 32, axes=(BY_COLUMN,) * 4),
     "a step with a cache": sizes_of(1, 130, 64, 64, axes=(BY_HEAD,) * 4),
 }
+CASES = representatives(
+    product(SIZES, TILES), 5, always=[(name, list(TILES)[i % len(TILES)]) for i, name in enumerate(SIZES)]
+)
+"""Pairs of sizes and a tile. `make test` runs every size and every tile, but not every pair."""
 
 
 def of(name: str, dtype: DType) -> Attention:
     return replace(SIZES[name], dtype=dtype, result_dtype=dtype)
 
 
-@pytest.mark.parametrize("tile", TILES)
-@pytest.mark.parametrize("name", SIZES)
+@pytest.mark.parametrize(("name", "tile"), CASES)
 def test_online_softmax_over_steps_of_keys(name: str, tile: str) -> None:
     dtype, chosen = TILES[tile]
     sizes = of(name, dtype)
@@ -169,8 +175,17 @@ PTX = {
 }
 
 
-@pytest.mark.parametrize("depth", [32, 64, 128])
-@pytest.mark.parametrize(("arch", "dtype"), [("sm_80", F16), ("sm_80", BF16), ("sm_90", F16)])
+GPUS, DEPTHS = [("sm_80", F16), ("sm_80", BF16), ("sm_90", F16)], (32, 64, 128)
+
+
+@pytest.mark.parametrize(
+    ("arch", "dtype", "depth"),
+    representatives(
+        [(*gpu, depth) for gpu, depth in product(GPUS, DEPTHS)],
+        2,
+        always=[(*gpu, depth) for gpu, depth in zip(GPUS, DEPTHS, strict=True)],
+    ),
+)
 def test_both_products_are_instructions_of_tensor_cores(arch: str, depth: int, dtype: DType) -> None:
     """The PTX of attention has as many mma instructions as both products need, and keeps no register in local memory:
     all loops over the registers of a thread are unrolled.
@@ -200,12 +215,12 @@ def test_default_tiles_keep_to_the_limits_of_blocks(rows: int, keys: int, depth:
     assert shared_bytes(sizes, tile) <= target.shared_bytes_per_block
 
 
-@pytest.mark.parametrize("name", SIZES)
-def test_shared_memory_is_what_was_counted(name: str) -> None:
-    for dtype, tile in TILES.values():
-        sizes = of(name, dtype)
-        (only,) = kernels(kernel(TARGET, sizes, tile))
-        assert bytes_of(only, TARGET) == shared_bytes(sizes, tile)
+@pytest.mark.parametrize(("name", "tile"), CASES)
+def test_shared_memory_is_what_was_counted(name: str, tile: str) -> None:
+    dtype, chosen = TILES[tile]
+    sizes = of(name, dtype)
+    (only,) = kernels(kernel(TARGET, sizes, chosen))
+    assert bytes_of(only, TARGET) == shared_bytes(sizes, chosen)
 
 
 @pytest.mark.parametrize("depth", [32, 64, 80, 128])
