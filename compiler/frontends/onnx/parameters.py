@@ -33,10 +33,11 @@ def fail_parameters(context: GraphContext, node: OnnxNode, index: int, descripti
 
 
 def _parameters(context: GraphContext, name: str) -> tuple[str, ...]:
-    """The model's inputs on which a tensor depends, if each may become a constant at compilation; else none.
+    """The model's inputs on which a tensor depends; none if one of them may not become a constant at compilation.
 
     An input may become a constant if it has one element, or at most `MOST_PARAMETERS` integers or booleans. If the
-    input is the tensor itself, `MOST_PARAMETERS` is the limit for any dtype."""
+    input is the tensor itself, it may have at most `MOST_PARAMETERS` elements of any dtype.
+    """
     makers = {output: node for node in context.nodes for output in (node.output, *node.more_outputs)}
     found: dict[str, None] = {}
     waiting, seen = [name], {name}

@@ -25,7 +25,9 @@ _PROBLEMS: dict[type, tuple[str, str]] = {
         "run the node on the processor (--target vdla,llvm)",
     ),
 }
-"""Error text (problem, remedy) about an operand that is not quantized, by the class of its value."""
+"""For each class of values, the error text (problem, remedy) about an operand that is not quantized because its value
+is of this class.
+"""
 
 
 def refuse_float(context: ImportContext, node: OnnxNode, index: int, value: Value | None) -> NoReturn:
@@ -55,7 +57,9 @@ def refuse_statistic(context: ImportContext, node: OnnxNode) -> NoReturn:
 
 
 def refuse_form(context: ImportContext, node: OnnxNode, rows: Rows) -> NoReturn:
-    """Raises NodeError about a node whose operator has `rows` in the operator table, but not for the node's variant."""
+    """Raises NodeError about a variant of an operator that the operator table does not support, although it has `rows`
+    for the operator.
+    """
     values = [context.value(node, index) for index in range(len(node.inputs))]
     for index, value in enumerate(values):
         if isinstance(value, FloatInput):

@@ -81,8 +81,8 @@ def import_one_hot(context: GraphContext, node: OnnxNode) -> None:
 
 
 def import_gather_nd(context: GraphContext, node: OnnxNode) -> None:
-    """Imports GatherND. With constant indices and batch_dims 0, the indexed axes are flattened to one axis, and the
-    node becomes a Gather along this axis.
+    """Imports GatherND. If the indices are constant and batch_dims is 0, the indexed axes are flattened to one axis,
+    and the node becomes a Gather along this axis.
     """
     batch = node.integer("batch_dims", 0)
     if context.is_constant(node, 1) and not batch:
