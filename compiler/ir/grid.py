@@ -2,10 +2,10 @@
 a thread.
 
 A thread's private memory may be allocated around loops over threads if every access is indexed by the threads'
-variables: sum[ty, tx, 0] in loops ty and tx over threads. These dimensions are distributed: each thread stores only its
-own element of them. One kind of operation reads registers of other threads: a shuffle, whose operand is the whole
-distributed dimension (`exchanging_lanes`). The lanes of a warp hold a matrix of sums together; in a loop over lanes,
-each lane accesses its own elements (`lane_elements`).
+variables: sum[ty, tx, 0] in loops ty and tx over threads. The dimensions with the indices ty and tx are distributed:
+each thread stores only its own element along them. One kind of operation reads registers of other threads: a shuffle,
+whose operand is the whole distributed dimension (`exchanging_lanes`). The lanes of a warp hold a matrix of sums
+together; in a loop over lanes, each lane accesses its own elements (`lane_elements`).
 """
 
 from __future__ import annotations
