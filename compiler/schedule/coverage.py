@@ -101,8 +101,9 @@ class _Digits:
         return not across or _same(extent, reached + 1, self.ranges)
 
     def parts(self, extent: Expr) -> tuple[int | None, list[Expr]]:
-        """Splits an extent that is a minimum of several expressions. Returns the least of the constants among them
-        (without constants an upper bound of the extent), and the other expressions.
+        """Splits an extent that is a minimum of several expressions. Returns (number, the expressions that are not
+        constants). The number is the least constant among the expressions; if there is no constant, it is an upper
+        bound of the extent.
         """
         flat, stack = [], [extent]
         while stack:
