@@ -25,9 +25,9 @@ from .sums import Epilogue, Loops, padded_input, summed
 class FloatSums:
     """A convolution with sums in float32; positions outside the input read as 0.
 
-    The functions below state the layout of the weights. If `epilogue` adds a bias, B, an element for each channel of
-    the output, is a parameter; if it adds an operand, so is R, of Y's shape. The last block of Y may have more lanes
-    than filters: Y is zero in these lanes. `dtype`: type of X and the weights, a float of 16 or 32 bits.
+    The functions below state the layout of the weights. Further parameters: B, with an element for each channel of the
+    output, if `epilogue` adds a bias; R, of Y's shape, if `epilogue` adds an operand. The last block of Y may have more
+    lanes than filters: Y is zero in these lanes. `dtype`: type of X and the weights, a float of 16 or 32 bits.
     """
 
     epilogue: Epilogue = field(default_factory=Epilogue)

@@ -122,7 +122,8 @@ def _gathered(shape: Convolution, channels: int, pad_value: int, x: Buffer, a: B
 
 
 def channels_last_convolution(shape: Convolution, *, lanes: tuple[int, int], sums: QuantizedSums) -> Program:
-    """`blocked_convolution` of quantized tensors with groups, where one block holds all channels, another all filters.
+    """`blocked_convolution` of quantized tensors with groups. One block of X holds all channels, and one block of Y all
+    filters.
 
     `lanes`: channels in the blocks of X and of Y. Parameters: uint8 X [batch, 1, height, width, lanes]; int8 W [lanes
     of Y, KH, KW, channels of a group], zero in lanes without a filter; int32 P [1, 2, lanes] (row 0 the biases, row 1

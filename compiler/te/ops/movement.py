@@ -180,8 +180,9 @@ def remap(shape: Shape, runs: Sequence[Runs], *, fill: float = 0.0, dtype: DType
 
 
 def merge_runs(shape: Shape, runs: Sequence[Runs]) -> tuple[Shape, tuple[Runs, ...]]:
-    """The input's sizes and runs, with neighbouring axes merged if the inner one is copied whole, and each run of the
-    outer one has step 1 or one element."""
+    """The input's sizes and runs, with neighbouring axes merged. Two axes are merged if the inner axis is copied whole,
+    and each run of the outer axis has step 1 or a single element.
+    """
     sizes: list[int] = []
     merged: list[Runs] = []
     for size, of_axis in zip(shape, runs, strict=True):

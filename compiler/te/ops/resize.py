@@ -1,4 +1,4 @@
-"""Resizing of images as defined by ONNX's Resize: tables hold the position in the input of each output."""
+"""Resizing of images as defined by ONNX's Resize: tables hold, for each output, a position in the input."""
 
 from __future__ import annotations
 
