@@ -34,11 +34,11 @@ class Term:
 class Nest:
     """A loop nest that is part of no sum: its loops, outermost first, and the loops that may be vectorized, best first.
 
-    `ragged`: a loop in whose last iteration the first loop of `vectors` has fewer iterations ("": none). `across`: set
-    if the nest transposes a tensor: the loop along which the source is contiguous, while the destination is contiguous
-    along the first loop of `vectors` ("": none). `square`: largest number of successive iterations of `across` that may
-    be transposed together. `inside`: whether there are loops around the nest. `recurrent`: whether the nest reads its
-    own results.
+    `ragged`: a loop in whose last iteration the first loop of `vectors` has fewer iterations ("": none). `across`: for
+    a nest that transposes a tensor, the loop along which the source is contiguous; the destination is contiguous along
+    the first loop of `vectors` ("": none). `square`: largest number of successive iterations of `across` that may be
+    transposed together. `inside`: whether there are loops around the nest. `recurrent`: whether the nest reads its own
+    results.
     """
 
     name: str
@@ -134,7 +134,7 @@ class NestFinder:
         )
 
     def vector_loops(self, chain: Sequence[For], writer: Assign | Reduce) -> tuple[str, ...]:
-        """At most two loops to vectorize: preferably with contiguous stores, else loads. () if extents vary."""
+        """At most two loops to vectorize: loops with contiguous stores, else contiguous loads. () if extents vary."""
         constant = [n for n in chain if isinstance(n.extent, Const) and n.extent.value > 1]
         if len([n for n in chain if not isinstance(n.extent, Const)]):
             return ()
@@ -213,9 +213,9 @@ def schedule_nests(program: Program, target: CpuTarget, *, parallel: bool) -> Sc
 
 
 def schedule_around(s: Schedule, around: Iterable[str], chains: Iterable[Sequence[tuple[str, int]]]) -> None:
-    """Schedules loops that contain several nests. `around`: names of these loops; if the last iteration of one has a
-    shorter inner loop, it is peeled. `chains`: (name, iterations) of directly nested loops; one loop of each chain is
-    shared among threads.
+    """Schedules loops that contain several nests. `around`: names of these loops; a last iteration with a shorter inner
+    loop is peeled. `chains`: (name, iterations) of directly nested loops; one loop of each chain is shared among
+    threads.
     """
     elements = max(prod(p.shape) for p in s.program.parameters)
     for chain in chains:

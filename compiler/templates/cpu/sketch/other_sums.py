@@ -168,8 +168,8 @@ def _panels(
     (contiguous pieces, each for one tile), and the order of loops. If the operand is a constant (weights), its
     reduction may be long, so the knobs of unrolled steps and partial sums are chosen too.
 
-    `lane`: the vectorized loop. `rows`: the loops over rows of the product. `again`: loops over tiles that have several
-    iterations; the chosen order is the first one that runs the loops over rows inside the others.
+    `lane`: the vectorized loop. `rows`: the loops over rows of the product. `again`: of the loops over tiles, the loops
+    with several iterations. In the chosen order, the loops over rows are inside all other loops of `again`.
     """
     loops = [axle.name for axle in summed.axles if axle not in rows]
     loops += [axle.name for axle in rows]

@@ -25,7 +25,7 @@ from .nests import lanes_of
 from .stages import Axle, Read, Stages, Sum, stages
 
 TILE_VECTORS, TILE_ROWS = 8, 16
-"""Longest tile: of the vectorized loop in vectors (half the registers if more), of any other loop in iterations."""
+"""Longest tile along the vectorized loop, in vectors (half the registers if more), and along any other loop."""
 BLOCKS = (1, 2, 4, 8, 16, 32, 64)
 """Candidate values of the knobs block.k: number of tiles per block along a loop."""
 PARTS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)

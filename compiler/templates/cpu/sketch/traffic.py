@@ -44,7 +44,7 @@ Lengths = Mapping[str, np.ndarray]
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Level:
-    """A loop around a tile. `inner`: the sum's loop along the same dimension, and `size`, the number of its iterations.
+    """A loop around a tile. `inner`: the sum's loop along the same dimension; `size`: number of iterations of `inner`.
     `trips`: mean number of iterations of this outer loop at every point (setting of the knobs), [points].
     """
 
