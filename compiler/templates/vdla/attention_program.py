@@ -57,9 +57,9 @@ class AttentionShape:
     """Sizes of several attentions that are computed by one kernel, one matrix after the other. `loops`: extents of the
     loops over the matrices, outermost first.
 
-    A matrix of queries has `rows` queries of `depth` channels. It has `keys` keys and as many values; a value and a row
-    of the result (the context) have `width` channels. In memory `depth`, `keys` and `width` are padded to whole blocks.
-    Fields whose name ends in `_in` hold the addresses of the matrices in their tensors.
+    Each matrix of queries has `rows` queries of `depth` channels, and is combined with `keys` keys and as many values;
+    a value and a row of the result (the context) have `width` channels. In memory `depth`, `keys` and `width` are
+    padded to whole blocks. Fields whose name ends in `_in` hold the addresses of the matrices in their tensors.
     """
 
     loops: tuple[int, ...]

@@ -36,7 +36,7 @@ class Details:
     """Properties of a node that are not in its workload, because they do not change the cycles.
 
     `post`: post-processing (None: the workload's property `post`). `pad_value`: int8 value of pads. `area`: the part of
-    the output that is computed (None: all). `apart`: of pools and copies, vectors from one position to the next one.
+    the output that is computed (None: all). `apart`: distance in vectors between two positions, for pools and copies.
     `planes`: whether the operand has one vector for each plane. `spread`: strides of an area in the output (None:
     contiguous). `taken`: strides of the rows and columns that are copied from the input (None: the workload's strides).
     `tiles`, `zero_points`: arguments of `te.ops.conv2d` for products of two activations. `name`: the program's name.
@@ -128,7 +128,7 @@ class VdlaTemplate(Template[Config, Workload, Expression]):
         self, config: Config, workload: Workload, series: Workload, virtual_threads: int
     ) -> dict[str, int]:
         """The knob values for one kernel of a `series` of kernels, with at most `virtual_threads` copies of a buffer:
-        the default of the series' workload if it is legal for the kernel's own `workload`, else the latter's default.
+        the default of `series` if it is legal for the kernel's own `workload`, else the default of `workload`.
         """
         values = self.default_for(config, series, virtual_threads)
         if self.space(config, workload).permits(values):

@@ -30,8 +30,8 @@ CAPACITIES = frozenset(
         "the windows of the store unit",
     }
 )
-"""Names of the memories of which a tile of one element, with fills in the innermost loop and one copy of each buffer,
-needs least. If this tile does not fit such a memory, no point of the space fits.
+"""Names of memories. One point needs the least space in all of these: tiles of one element, fills in the innermost
+loop, one copy of each buffer. If this point does not fit one of the memories, no point of the space fits.
 """
 
 
