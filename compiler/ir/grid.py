@@ -232,8 +232,8 @@ def _visit(
 def _sharing(
     statement: Assign | Reduce | Copy | Intrinsic, around: tuple[For, ...], held: tuple[_Held, ...]
 ) -> tuple[str, str] | None:
-    """If a statement makes blocks or threads share memory that each of them has for itself: (error, name of the grid
-    loop whose iterations share it); None if it does not. `around`: the loops around the statement, outermost first;
+    """Returns (error, name of a grid loop) if a statement makes the loop's iterations share memory that each block or
+    thread has for itself; None if the statement does not. `around`: the loops around the statement, outermost first;
     `held`: the buffers in private memory that are allocated around it.
     """
     if not any(loop.kind in AXES for loop in around):

@@ -176,7 +176,7 @@ def pack_array(array: np.ndarray, tiles: Tiles, order: Order) -> np.ndarray:
 
 
 def pack_arrays(trace: Iterable[Step], arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """`arrays` by parameter name, as the `pack` steps and `compute_early` steps of parameters in a trace require."""
+    """The `arrays` (by parameter name) changed as the steps `pack` and `compute_early` of a trace require."""
     packed = dict(arrays)
     for step in trace:
         match step.primitive, *step.arguments:
