@@ -2,7 +2,7 @@
 cores.
 
 The algorithm is FlashAttention-2 (Dao, "FlashAttention-2: Faster Attention with Better Parallelism and Work
-Partitioning", 2023). Each warp computes rows of the result of its own, over blocks of keys (`online_softmax`, which
+Partitioning", 2023). Each warp computes its own rows of the result, over blocks of keys (`online_softmax`, which
 defines m, l and o). Scores, m, l and o are float32 in registers; exp(score - m) is rounded to 16 bits for the product
 with V.
 """

@@ -156,7 +156,7 @@ class Layout:
     `data`, `weight`, `bias`: shapes of X, W and B. `outer`: the loops around positions. `lanes`: lanes of an output
     vector. `channels`: the channels summed over, as (blocks, channels of a block), or None. Functions: `factors`
     returns the factors of a product, loads of X (or `padded`) and W; `channel` returns the indices of an output's
-    channel in B; `block` returns the index of its block in P. `filters`: filters of a group, without padding.
+    channel in B; `block` returns the index of the channel's block in P. `filters`: filters of a group, without padding.
     """
 
     data: tuple[int, ...]

@@ -227,8 +227,8 @@ def estimate_cost(target: GpuTarget, layer: Layer, c: Columns) -> CostEstimates:
 
 @lru_cache(maxsize=LAYERS)
 def best_knobs(target: GpuTarget, layer: Layer) -> tuple[Knobs, float]:
-    """The knobs of a fixed list with the least estimated seconds, and these seconds; among equal estimates, the knobs
-    with the smallest lower bound on the time.
+    """The knobs with the least estimated seconds among the settings in a fixed list, and these seconds; among equal
+    estimates, the knobs with the smallest lower bound on the time.
 
     Raises ValueError if all knobs exceed the limits of a block.
     """

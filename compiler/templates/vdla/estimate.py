@@ -172,7 +172,7 @@ def transfer_cycles(config: Config, beats: np.ndarray, runs: np.ndarray) -> np.n
     """Cycles to read `beats` from `runs` contiguous runs of DRAM: the bus's cycles, or, if longer, the bursts' latency
     divided by the number of outstanding reads.
 
-    A run splits into bursts of READ_BURST_BEATS and at multiples of AXI_BOUNDARY.
+    A run is cut into bursts of at most READ_BURST_BEATS beats, and at multiples of AXI_BOUNDARY.
     """
     memory = config.memory
     bursts = runs * np.ceil(beats / runs / READ_BURST_BEATS) + beats * memory.bus_bytes / AXI_BOUNDARY

@@ -80,8 +80,8 @@ def tile_space(
 
 
 def _candidates(axes: Sequence[Axis]) -> tuple[Mapping[str, Sequence[int]], ...]:
-    """Groups of candidate points, of which the cheapest is the default. All have balanced tile sizes and one order of
-    loops.
+    """Groups of candidate points, of which the cheapest is the default. All points have balanced tile sizes and one
+    order of loops.
 
     Inputs and weights are filled at the innermost or outermost level; all buffers have the same number of copies. The
     first groups have whole windows. The other groups are used if no tile with whole windows fits: windows are cut,

@@ -272,7 +272,7 @@ def schedule_nest(
 
 def _transpose(s: Schedule, nest: Nest, lanes: int, *, parallel: bool) -> None:
     """Schedules a transposing copy in squares that are transposed in registers. A square has at most `lanes` vectorized
-    columns, and `nest.square` unrolled rows or, if fewer, as many as columns.
+    columns, at most `nest.square` unrolled rows, and never more rows than columns.
     """
     sizes = {loop.name: loop.size for loop in nest.loops}
     column, row = nest.vectors[0], nest.across
