@@ -108,8 +108,8 @@ def _cancels(form: LinearForm, var: Var, ranges: Ranges) -> LinearForm | None:
 
 
 def _quotient_ends(atom: Expr, ranges: Ranges) -> list[LinearForm]:
-    """Upper bounds of `atom` (a // c) as linear forms of outer loops' variables; [] if the range of no variable in a
-    depends on an outer loop. For example, v < min(4, 5 - 4*o) gives v // 2 <= 1 and v // 2 <= 2 - 2*o.
+    """Upper bounds of `atom`, a quotient, as linear forms of outer loops' variables; [] if the ranges of its variables
+    do not depend on outer loops. For example, v < min(4, 5 - 4*o) gives v // 2 <= 1 and v // 2 <= 2 - 2*o.
     """
     match atom:
         case Binary(op="//", a=a, b=Const(value=int(divisor))) if divisor > 0:

@@ -38,7 +38,7 @@ _BLOCK, _THREAD = ("block",), ("block", "thread")
 
 
 def owners(scope: str) -> tuple[str, ...]:
-    """The grid loops that give each of their iterations its own memory of this `scope`: ("block",) for shared memory,
+    """The kinds of grid loops in which each iteration has its own memory of this `scope`: ("block",) for shared memory,
     ("block", "thread") for a thread's registers and local memory, () for all other memories.
     """
     if scope == "shared":

@@ -86,7 +86,7 @@ def decoded(code: Expr) -> Expr:
 
 def encoded(number: Expr, dtype: DType, *, saturate: bool = True, rounding: str = "up") -> Expr:
     """The code in type `dtype` of `number`: a float32, rounded to nearest, ties to even; or, for an integer `dtype`, an
-    int32, of which the lowest bits are the code.
+    int32 whose lowest bits are the code.
 
     A number may be rounded to more than the greatest number of the type. With `saturate` it then becomes this greatest
     number. Otherwise it becomes infinity; or NaN, if the type has no infinity; or the greatest number, if the type has

@@ -207,8 +207,7 @@ def concat(shapes: Sequence[Shape], axis: int, *, dtype: DType = DType.FLOAT32) 
     """Y = the concatenation of the inputs along `axis`.
 
     Parameters of type `dtype`: the inputs X0, X1, … and Y, each [outer, size of the axis * inner]. For input i, loops
-    o.i and d.i contain the statement "move.i". Raises ValueError if the shapes differ in other axes, or have no such
-    axis.
+    o.i and d.i contain the statement "move.i". Raises ValueError if the shapes differ in other axes, or lack this axis.
     """
     rank = len(shapes[0])
     if not -rank <= axis < rank:

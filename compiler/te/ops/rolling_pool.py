@@ -191,8 +191,8 @@ def _fill(
 
 def _fill_below(acc: Buffer, ring: Ring, first: Expr, added: Expr, stride: int) -> Stmt:
     """Fills the ring rows below the last row of convolution outputs with the least int32, so that the max-pool ignores
-    them. A step adds `stride` rows to the ring, of which only `added` are convolution outputs; the others begin at row
-    `first`.
+    them. A step adds `stride` rows to the ring. Only `added` of these rows are convolution outputs; the other rows
+    begin at row `first`.
     """
     y, x, b, j = (Var(f"border.bottom.{v}") for v in ("y", "x", "b", "j"))
     fill = Assign.to("border.bottom", acc[(first + y) % ring.rows, x, b, j], Const(INT32_MIN, DType.INT32))

@@ -83,7 +83,7 @@ def lower_conv2d(target: GpuTarget, graph: Graph, node: Node, operator: Convolut
 
 
 def lower_direct_conv2d(graph: Graph, node: Node, operator: Convolution) -> LoweredCudaNode:
-    """The kernel of a convolution by the direct method, whose input keeps its shape in shared memory. Raises ValueError
+    """The kernel of a convolution by the direct method: the input keeps its shape in shared memory. Raises ValueError
     for several groups.
     """
     shape = convolution_of(graph, node, operator)

@@ -1,4 +1,4 @@
-"""Lowering, for GPUs, of integer nodes, whose tensors hold all channels of a position in one block."""
+"""Lowers integer nodes to kernels of GPUs. Their tensors hold all channels of a position in one block."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Attention fusion: the products of queries and keys, their softmax, and the products of its results with values become
-one kernel, whose scores and shares (the softmax's results) stay on the chip.
+"""Attention fusion: the products of queries and keys, their softmax, and the products of the softmax's results with
+values become one kernel. Scores and shares (the softmax's results) stay on the chip.
 """
 
 from __future__ import annotations

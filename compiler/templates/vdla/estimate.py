@@ -193,9 +193,9 @@ def store_cycles(
     """Cycles of the store unit for `stores` STORE.POST instructions, which read accumulators in `reads` cycles.
 
     The result is the largest of three: `reads`, the bus, and the latency of bursts; plus cycles for each instruction.
-    Each row of a tile narrower than the output is a burst, and so is each position of a block whose vectors are not all
-    stored. Instructions with operands add their whole latency, because each waits for the end of the one before it and
-    for its first operand; other instructions overlap and add a few cycles.
+    If a tile is narrower than the output, each of its rows is a burst. If not all vectors of a block are stored, each
+    position is a burst. Instructions with operands add their whole latency, because each waits for the end of the one
+    before it and for its first operand; other instructions overlap and add a few cycles.
     """
     memory, beyond = config.memory, vector_store_latency(config, shape)
     narrow = shape.images * shape.output_blocks * shape.out_height * tiles.trips["x"]

@@ -1,5 +1,5 @@
-"""Loop nests that are not part of sums: their analysis, and their schedules, with vectors, squares that are transposed
-in registers, and loops shared among threads.
+"""Analysis and schedules of loop nests that are not part of sums. The schedules use vectors, transpose squares in
+registers, and share loops among threads.
 """
 
 from __future__ import annotations

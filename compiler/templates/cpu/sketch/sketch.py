@@ -244,7 +244,7 @@ def unrolled_loops(summed: Sum, order: tuple[str, ...], part: int, most: int) ->
 def middle(blocks: int, tiles: int) -> int:
     """Position of the loop, 0 for the outermost, in which a producer with the knob value MIDDLE is computed. `blocks`
     loops over blocks enclose `tiles` loops over tiles. The result is the innermost loop over blocks, or, without
-    blocks, the loop in the middle of those over tiles.
+    blocks, the middle one of the loops over tiles.
     """
     return blocks - 1 if blocks else (tiles - 1) // 2
 
