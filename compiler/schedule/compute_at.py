@@ -36,7 +36,7 @@ _ZERO, _ONE = Const(0), Const(1)
 
 
 def compute_at(program: Program, name: str, loop: str) -> Program:
-    """Moves the statements that produce a buffer, such as `name`, into the loop `loop` around the buffer's consumers.
+    """Moves `name` and all other statements that write the same buffer into the loop `loop` around the consumers.
 
     rewrite:
         alloc T[n]                         for i in range(n // 4):

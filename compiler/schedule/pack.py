@@ -38,9 +38,9 @@ def pack(program: Program, buffer: str, tiles: Tiles, order: Order) -> Program:
     `order` lists the result's dimensions as numbers. Numbers 0 .. n - 1 are the n old dimensions (a tiled dimension
     then counts tiles), and number n + i is the position within a tile of `tiles[i]`. The caller must pack a parameter
     in the same way: `pack_array` does, with zeros in elements of tiles beyond the old shape.
-    Legal if all accesses are to single elements, or are copies of boxes (rectangles of elements) that have one element
-    or one whole tile in each cut dimension, and whose dimensions stay in order. If tiles extend beyond the old shape, a
-    copy's pads must be zeros, and the buffer a parameter.
+    Legal if each access is to a single element, or is a copy of a box (rectangle of elements). The box must have one
+    element or one whole tile in each cut dimension, and its dimensions must stay in order. If tiles extend beyond the
+    old shape, a copy's pads must be zeros, and the buffer a parameter.
     """
     old = buffer_named(program, buffer)
     sizes = dict(tiles)

@@ -30,8 +30,8 @@ def reverse_compute_at(program: Program, name: str, loop: str) -> Program:
         for a in range(n):                           for a in range(4):
             C[a] = g(T[a])                               C[i * 4 + a] = g(T[a])
 
-    The consumer's loops keep their names. A loop of the consumer shrinks to the box (rectangle of elements) that one
-    iteration of `loop` writes if the consumer's loop variable alone is an index of the buffer that the consumer reads.
+    The consumer's loops keep their names. A loop of the consumer shrinks if its variable alone is an index of the
+    buffer that the consumer reads: it shrinks to the box (rectangle of elements) that one iteration of `loop` writes.
     If nothing else uses the buffer, its allocation moves too and shrinks, unless the producer reads the buffer or the
     allocation is outside a loop around both.
 

@@ -1,7 +1,8 @@
 """Number types of at most 8 bits, which tensors hold as integer codes: decoding and encoding.
 
-The formats are from the OCP specifications of 8-bit floats (2023) and of microscaling (2023) and, with "uz" (no
-infinities, one zero), from Noune et al., "8-bit Numerical Formats for Deep Neural Networks" (2022), as in `ml_dtypes`.
+Most formats are from the OCP specifications of 8-bit floats (2023) and of microscaling (2023). Formats with "uz" in
+their name (no infinities, one zero) are from Noune et al., "8-bit Numerical Formats for Deep Neural Networks" (2022).
+Names and codes are as in `ml_dtypes`.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ PAD_MODES: Mapping[str, PadMode] = MappingProxyType({mode: mode for mode in get_
 
 
 def permute(shape: Shape, axes: Sequence[int], *, dtype: DType = DType.FLOAT32) -> Program:
-    """Y = X with axis d of Y being axis `axes`[d] of X.
+    """Y = X with its axes permuted: axis d of Y is axis `axes`[d] of X.
 
     The shapes of the parameters X and Y lack dimensions of size 1, and axes that are neighbours in X and in Y are
     merged into one. Loops d0, d1, … over the dimensions of Y contain statement "move". Raises ValueError if `axes` is

@@ -1,7 +1,7 @@
 """A first convolution fused with the max-pool after it, with accumulator rows in a ring.
 
-Windows of a 3x3 pool with stride 2 overlap by a row, which separate tiles would compute twice. With a ring of rows that
-advances with the pool, every convolution result is computed once and never stored in DRAM.
+Windows of a 3x3 pool with stride 2 overlap by a row. Separate tiles would compute this row twice. With a ring of rows
+that advances with the pool, every convolution result is computed once and never stored in DRAM.
 """
 
 from __future__ import annotations

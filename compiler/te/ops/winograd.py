@@ -32,7 +32,7 @@ POINTS = {
     2: (Fraction(0), Fraction(1), Fraction(-1)),
     4: (Fraction(0), Fraction(1), Fraction(-1), _HALF, Fraction(-2)),
 }
-"""Points at which polynomials are evaluated, besides infinity, by the size m of a tile's outputs.
+"""For each size m of output tiles (m x m outputs), the points at which polynomials are evaluated, besides infinity.
 
 The points for m = 4 amplify rounding errors less than the points 0, 1, -1, 2, -2 would, see `codegen.cuda.tolerances`
 (Barabasz, Anderson, Soodhalter, Gregg: "Error Analysis and Improving the Accuracy of Winograd Convolution for Deep

@@ -90,8 +90,8 @@ def _tiles(target: GpuTarget, sizes: Attention) -> Iterator[WarpTile]:
 
 
 def shared_bytes(sizes: Attention, tile: WarpTile) -> int:
-    """Bytes of shared memory of a block: the largest of Q, the keys and values of all stages, and the sums, which use
-    the same memory one after the other.
+    """Bytes of shared memory of a block. Q, the keys and values of all stages, and the sums use the same memory one
+    after the other, so the largest of the three counts.
     """
 
     def matrix(stored: Stored, rows: int, columns: int) -> int:

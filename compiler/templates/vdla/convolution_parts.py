@@ -1,5 +1,5 @@
-"""Kernels of convolutions that are computed in parts: groups of channels, and outputs that are strided in their tensor,
-such as the phases of transposed convolutions.
+"""Kernels of convolutions that are computed in parts: groups of channels, and outputs that are strided in their tensor
+(for example the phases of transposed convolutions).
 """
 
 from __future__ import annotations
