@@ -176,8 +176,8 @@ def _record(node: Node, loops: tuple[For, ...], found: _Accesses) -> None:
 
 
 def grid_obstacle(node: Node) -> tuple[str, str] | None:
-    """For a program with loops over GPU blocks or threads (grid loops): (error, name of the loop at fault); None if all
-    these loops are correct.
+    """Returns (error, name of the loop at fault) if a program has an incorrect loop over GPU blocks or threads (grid
+    loop); None if all grid loops are correct.
 
     Rules: no axis is nested in itself, no block axis in a thread axis, and no axis in a parallel or vectorized loop.
     Extents have a constant bound (the number of blocks or threads launched). A buffer in the private memory of a block

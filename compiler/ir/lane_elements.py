@@ -20,7 +20,7 @@ LANES, LANES_OF_ROW = 32, 4
 OWN_ROWS, OWN_COLUMNS = 2, 2
 """A lane has elements in OWN_ROWS rows of a matrix, and in each of these rows OWN_COLUMNS neighbouring elements."""
 ROWS_APART = 8
-"""Distance between the two rows of a lane."""
+"""Distance between the two rows of a matrix in which a lane has elements."""
 
 
 def own_row(lane: Expr, half: Expr) -> Expr:

@@ -68,9 +68,9 @@ def sum_of_products(
     kept_axes: list[int],
     shape: list[int],
 ) -> np.ndarray:
-    """The sums of products over all axes except those in `kept_axes`, as an array with the axes `kept_axes` in this
-    order, which have the sizes `shape`. A small batch is computed by one matrix product for each of its matrices, a
-    larger batch by one einsum.
+    """The sums of products over all axes except `kept_axes`. The result is an array with the axes `kept_axes`, in this
+    order, of the sizes `shape`. A small batch is computed by one matrix product for each of its matrices, a larger
+    batch by one einsum.
     """
     (a, of_a), (b, of_b) = first, second
     each = [k for k in of_a if k in of_b and k in kept_axes]

@@ -256,9 +256,10 @@ def _shrink(
 
 
 def _localize(program: Program, name: str, before: For, own: set[str]) -> Program:
-    """Moves the allocation of buffer `name` into the producer's loop `before`, shrunk to the box (rectangle of
-    elements) that one iteration uses. Returns `program` itself if `name` is a parameter, if the producer reads it, if
-    statements outside of this loop use it, or if a loop in its allocation is around both producer and consumer.
+    """Moves the allocation of buffer `name` into the producer's loop `before`, and shrinks the buffer to the box
+    (rectangle of elements) that one iteration uses. Returns `program` itself if `name` is a parameter, if the producer
+    reads the buffer, if statements outside of this loop use the buffer, or if a loop inside the allocation is around
+    both producer and consumer.
 
     `own`: names of `before` and of the loops around `before` that are not also around the consumer."""
     path, at = locate_loop(program, before.name)

@@ -1,5 +1,5 @@
-"""Attention as one kernel of a GPU: softmax(scores(Q K^T)) V of 16-bit matrices, in products of the sizes of tensor
-cores.
+"""Attention as one kernel of a GPU: softmax(scores(Q K^T)) V of 16-bit matrices, by matrix products of the sizes that
+tensor cores compute.
 
 The algorithm is FlashAttention-2 (Dao, "FlashAttention-2: Faster Attention with Better Parallelism and Work
 Partitioning", 2023). Each warp computes its own rows of the result, over blocks of keys (`online_softmax`, which

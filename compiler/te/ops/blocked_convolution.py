@@ -102,7 +102,7 @@ def blocked_convolution(
 def blocked_depthwise(
     shape: Convolution, *, block: int, sums: Sums | None = None, name: str = "depthwise"
 ) -> Program:
-    """`blocked_convolution` for a depthwise `shape`, whose groups are its channels.
+    """`blocked_convolution` for a depthwise `shape`: each channel is a group.
 
     Parameters, with CB the blocks of channels: X [batch, CB, height, width, block]; W [KH, KW, CB * block]; the
     parameters of `sums` (B [CB * block] or P [CB, 2, block]); Y [batch, CB, OH, OW, block]. Intermediates as in

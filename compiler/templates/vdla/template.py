@@ -1,7 +1,7 @@
 """Templates of the accelerator: the template protocol, extended by a tensor expression and the number of copies of
 buffers.
 
-A kernel is a workload of a template with the tensors and constants of its parameters, before its knobs are chosen.
+A kernel is a workload of a template, with the tensors and constants of the parameters, before knobs are chosen.
 `TEMPLATES` lists all templates.
 """
 
@@ -90,8 +90,8 @@ class VdlaTemplate(Template[Config, Workload, Expression]):
     `cost(config, workload, values, fitted)`: the cost model, for many points at once. `express(config, workload,
     details, common)`: the tensor expression; `common`: the arguments that all functions of `te.ops` for the accelerator
     have. `copies`: maps each knob for a buffer's number of copies to the buffer's scratchpad. `dense_weights`: every
-    filter has weights for every channel. `plain_constants`: in a lowered program the details' `post` occurs only in
-    `intrinsics.post` and its attributes, and their `pad_value` is the value of all pads.
+    filter has weights for every channel. `plain_constants`: in a lowered program, `Details.post` occurs only in
+    `intrinsics.post` and its attributes, and `Details.pad_value` is the value of all pads.
     """
 
     cost: Callable[[Config, Workload, Columns, Fitted], CostEstimates]

@@ -27,7 +27,7 @@ channels. The tile's columns are not contiguous in memory, so each sum is a scal
 WEIGHTED = 2, 7
 """Largest number of rows and of columns of output positions in the register tile of a windowed sum with weights (a
 convolution). Each loaded weight is used at all positions of the tile. With 16 registers, a single row is 1.0 to 2.2
-times as fast as two, whose sums are spilled.
+times as fast as two rows, because the sums of two rows are spilled.
 """
 WRITTEN_TERMS = 16
 """Number of terms of the largest window whose sum is unrolled completely. Tiles along borders then test for each term
