@@ -38,12 +38,11 @@ def annotate(program: Program, name: str, kind: LoopKind) -> Program:
     that an accelerator's units overlap iterations; "block.x" and so on make the loop an axis of a GPU's grid. Loops on
     the same axis, one after the other in a block, run on the same threads, in an order that barriers ensure. Code
     generation raises an error for kinds that the target does not support.
-    "serial", "unroll" and "virtual_thread" are always legal (they keep the order of iterations, or every dependence).
-    The other kinds are legal if no two iterations touch the same element of a buffer that the body writes; this is not
-    checked again for a loop that already has one of these kinds (so parallel loops can be fused first, then bound).
-    Axes of a grid must also obey `ir.grid.grid_obstacle`: no axis contains itself, no thread axis contains a block
-    axis, extents have constant bounds, and the memory of a block or thread is allocated inside the loops over blocks or
-    threads.
+    "serial", "unroll" and "virtual_thread" are always legal (they keep the order or all dependences). The other kinds
+    are legal if no two iterations touch the same element of a buffer that the body writes; this is not checked again
+    for a loop that already has one of these kinds (so parallel loops can be fused first, then bound). Axes of a grid
+    must also obey `ir.grid.grid_obstacle`: no axis contains itself, no thread axis contains a block axis, extents have
+    constant bounds, and the memory of a block or thread is allocated inside the loops over blocks or threads.
     """
     path, old = locate_loop(program, name)
     if kind not in LOOP_KINDS:

@@ -1,12 +1,12 @@
 """Matrix products by warpgroups (sm_90a): tensor cores read both factors directly from shared memory.
 
-Like `gemm_mma`, except that no warp loads fragments of the factors. Four warps (a warpgroup) together multiply 64 rows
-of a slice by up to 256 columns, with the sums in their registers. A bulk copy fetches a slice of a factor as boxes
-(rectangles) of swizzled rows (`codegen.cuda.bulk_copies`). If rows of the factors do not begin at multiples of 16
-bytes, or a slice is not rectangular in memory, threads copy lines of 16 bytes each, into core matrices of 8 lines
-(`codegen.cuda.wgmma`); one unused line separates core matrices. Factors of 8 bits and of float32, which bulk copies
-round to tf32, must have rows along the depth: factors in the other order are packed ahead, or transposed by a separate
-kernel (`along_depth`).
+The method is that of `gemm_mma`, except that no warp loads fragments of the factors. Four warps (a warpgroup) together
+multiply 64 rows of a slice by up to 256 columns, with the sums in their registers. A bulk copy fetches a slice of a
+factor as boxes (rectangles) of swizzled rows (`codegen.cuda.bulk_copies`). If rows of the factors do not begin at
+multiples of 16 bytes, or a slice is not rectangular in memory, threads copy lines of 16 bytes each, into core matrices
+of 8 lines (`codegen.cuda.wgmma`); one unused line separates core matrices. Factors of 8 bits and of float32, which bulk
+copies round to tf32, must have rows along the depth: factors in the other order are packed ahead, or transposed by a
+separate kernel (`along_depth`).
 """
 
 from __future__ import annotations

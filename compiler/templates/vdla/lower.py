@@ -115,7 +115,7 @@ KERNELS: Mapping[type, str] = MappingProxyType(
 )
 """For each operator of the accelerator, the function that makes its kernels, as FILE:NAME; the file is imported when
 the operator occurs. Arguments of the function: the configuration, the legalized graph, the node, the node's operator.
-It returns the kernels in order.
+The function returns the kernels in order.
 """
 
 

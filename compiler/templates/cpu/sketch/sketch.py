@@ -40,8 +40,8 @@ PERMUTED = 3
 """Largest number of loops whose order is a knob; 3 loops have 6 orders."""
 WHOLE, OUTERMOST, MIDDLE, INNERMOST, INLINE = range(5)
 """Values of the knob "producer", the place where a sum's producers are computed. WHOLE: before all loops. OUTERMOST,
-INNERMOST: in this loop around the sum. MIDDLE: in the innermost of the loops over blocks (`middle`). INLINE: inside the
-sum; the tiles along borders are then separate kernels.
+INNERMOST: in the outermost or innermost loop around the sum. MIDDLE: in the innermost of the loops over blocks
+(`middle`). INLINE: inside the sum; the tiles along borders are then separate kernels.
 """
 
 
