@@ -119,7 +119,7 @@ class Schedule:
         self._apply(pipelining.pipeline, "pipeline", loop, stages, *given)
 
     def peel(self, loop: str, end: str = peeling.LAST) -> str:
-        """Peels a loop's `end` ("last", "first") iteration into a copy (`peel.peel`); returns its names' suffix."""
+        """Peels a loop's `end` ("last", "first") iteration into a copy (`peel.peel`); returns the copy's suffix."""
         before = self._program
         self._apply(peeling.peel, "peel", loop, end)
         return peeling.suffix_for(before, loop, end)

@@ -1,4 +1,4 @@
-"""skip_pads: skips iterations of a sum whose products are all zero. A product is zero if one of its factors was read
+"""skip_pads: skips iterations of a sum in which all products are zero. A product is zero if one of its factors was read
 from the zero padding of a copy.
 """
 

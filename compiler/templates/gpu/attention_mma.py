@@ -38,7 +38,9 @@ of Q.
 WARPS = 4
 """Number of warps of a block with default knobs."""
 KEYS = 64
-"""Largest number of keys of a split in one step with default knobs. Their scores take 32 registers of a thread."""
+"""Largest number of keys of a split in one step with default knobs. The scores of these keys take 32 registers of a
+thread.
+"""
 F32 = DType.FLOAT32
 
 

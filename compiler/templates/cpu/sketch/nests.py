@@ -79,8 +79,8 @@ class NestFinder:
             self.visit(statement, loops)
 
     def nest(self, node: For, around: tuple[For, ...]) -> None:
-        """Adds the loop `node` to the nests found, if it is a perfect nest. If it contains several nests,
-        visits these.
+        """Adds the loop `node` to the nests found, if it is a perfect nest. If the loop contains several nests, visits
+        these nests.
         """
         chain, leaf = chain_of(node)
         if any(isinstance(s, For) for s in walk(leaf)):
