@@ -23,7 +23,8 @@ from .sums import program_of, summed
 
 
 def int8_product(shape: Convolution, *, lanes: tuple[int, int], pad_value: int, post: Post) -> Program:
-    """Y = `post` of the sums over the window and the group's channels of W * X; X reads `pad_value` outside.
+    """Y = `post` of the sums over the window and the group's channels of W * X; positions outside X read as
+    `pad_value`.
 
     `lanes`: number of stored channels at a position of X and of Y. C and F are the channels and filters of a group, or
     the two `lanes` without groups. Parameters: uint8 X [images, height, width, lanes], or [positions, lanes] if

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 def features(work: TiledWork, more: Columns) -> Columns:
     """Features, for a learned cost model, of the points (settings of the knobs) that `work` describes: float64 arrays
-    of one length by name, `more` included.
+    of one length, by name. The arrays `more` are among them.
     """
     tiles = work.tiles
     found: dict[str, np.ndarray | float] = {
