@@ -356,9 +356,9 @@ class _Machine:
     def padded_view(
         self, region: Region, pad: Const, starts: tuple[int, ...], extents: tuple[int, ...]
     ) -> tuple[np.ndarray, np.ndarray | None]:
-        """A copy of a region that may extend beyond its buffer, with `pad` in the elements outside, and the state
-        (written, undefined, in flight) of each element, None if not tracked. `starts`, `extents`: the values of the
-        region's first indices and sizes. Writes to the copy do not change the buffer.
+        """Returns a copy of a region that may extend beyond its buffer: elements outside of the buffer are `pad`. Also
+        returns the state (written, undefined, in flight) of each element, or None if states are not tracked. `starts`,
+        `extents`: the values of the region's first indices and sizes. Writes to the copy do not change the buffer.
         """
         cell = self.cells[region.buffer.name]
         inside = tuple(

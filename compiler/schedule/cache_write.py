@@ -62,8 +62,8 @@ def cache_write(program: Program, buffer: str, loop: str | None, scope: str) -> 
 
 
 def _starts(reduce: Reduce, inner: set[str]) -> bool:
-    """Whether each element of a sum is initialized in the iteration in which all of the sum's reduction loops are at 0,
-    and in no other. False also if a reduction loop is not in `inner`.
+    """Whether each element of a sum is initialized exactly once: in the iteration with all reduction loops of the sum
+    at 0. False also if a reduction loop is not in `inner`.
     """
     own = None if reduce.first is None else starting_loops(reduce.first)
     if own is None or own - inner:

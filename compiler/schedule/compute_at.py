@@ -36,7 +36,7 @@ _ZERO, _ONE = Const(0), Const(1)
 
 
 def compute_at(program: Program, name: str, loop: str) -> Program:
-    """Moves the statements that produce a buffer, such as `name`, into the loop `loop` around the buffer's consumers.
+    """Moves `name` and all other statements that write the same buffer into the loop `loop` around the consumers.
 
     rewrite:
         alloc T[n]                         for i in range(n // 4):
@@ -175,9 +175,9 @@ class _Nest:
     """A producer: its `loops` (outermost first), statement `leaf`, and the box (rectangle of elements) that it writes.
 
     `variables[d]`: the loop whose variable is the index of dimension d, or None. `boxed[d]`: whether the statement
-    copies several elements along dimension d from the same index in every iteration. A dimension without a variable
-    that is not boxed cannot shrink. `starts`, `extents`: first index and extent, in each dimension, of the box that all
-    iterations of the nest together write.
+    copies several elements along dimension d from the same index in every iteration. A dimension cannot shrink if it
+    has no variable and is not boxed. `starts`, `extents`: first index and extent, in each dimension, of the box that
+    all iterations of the nest together write.
     """
 
     loops: tuple[For, ...]

@@ -31,8 +31,8 @@ def compute_early(program: Program, name: str, function: str = "") -> Program:
     and f returns the type of the buffer.
 
     With `function`, the name of f, `name` is a parameter. The program then expects f of the parameter's elements: the
-    caller must compute f of the array, as `pack.pack_arrays` does. Legal if every read of the parameter, and of all
-    buffers that hold nothing but copies of its elements and pads p = f(p), is the argument of f.
+    caller must compute f of the array, as `pack.pack_arrays` does. Legal if every read of the parameter is the argument
+    of f. Buffers that hold only copies of the parameter's elements, and pads p with p = f(p), count as the parameter.
     """
     if function:
         return _compute_ahead(program, name, function)

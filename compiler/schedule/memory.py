@@ -30,9 +30,9 @@ def cache_read(program: Program, buffer: str, loop: str | None, scope: str) -> P
                 C[i] += A[i * 4 + j]      ->        A.inp: copy A.inp[0:4] = A[i * 4:i * 4 + 4]
                                                     for j in range(4):
                                                         C[i] += A.inp[j]
-    The new buffer, and the copy, are called `buffer`.`scope` (with a number if taken); its shape is that of the
-    greatest box read in one iteration. Legal if nothing under `loop` writes the buffer or copies asynchronously, the
-    box is within the buffer, and the hardware operations that read the buffer accept `scope`."""
+    The new buffer, and the copy, are called `buffer`.`scope` (with a number if taken); the buffer's shape is that of
+    the greatest box read in one iteration. Legal if nothing under `loop` writes the buffer or copies asynchronously,
+    the box is within the buffer, and the hardware operations that read the buffer accept `scope`."""
     path, body, ranges = body_at(program, loop)
     old = buffer_named(program, buffer)
     if (held := asynchronous(body)) is not None:
@@ -62,7 +62,7 @@ def cache_name(program: Program, buffer: str, scope: str) -> str:
 
 
 def body_at(program: Program, loop: str | None) -> tuple[tuple[Node, ...], Stmt, Ranges]:
-    """Nodes from `program` to `loop` (None: `program` alone), its body, and ranges of the loop and enclosing loops."""
+    """Nodes from `program` to `loop` (None: `program` alone), body of the last node, and ranges of these loops."""
     if loop is None:
         return (program,), program.body, {}
     path, at = locate_loop(program, loop)

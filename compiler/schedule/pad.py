@@ -1,5 +1,5 @@
-"""pad: rounds a loop of a sum up to a multiple of a tile; the copies of its operands fill the new elements with
-zeros.
+"""pad: rounds a loop of a sum up to a multiple of a tile. The copies that fill the sum's operands put zeros into the
+new elements.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ def pad(program: Program, loop: str, multiple: int) -> Program:
         for i in range(4):                       ->     for i in range(4):
             for k in range(6):                              for k in range(8):
                 C[i] += a[i, k] * b[k] first k == 0             C[i] += a[i, k] * b[k] first k == 0
-    Buffers that the loop's variable indexes grow: copies that fill operands put zeros into the new elements; new
-    elements of the sum's buffer are never read. Does nothing if the extent is a multiple.
+    Every buffer that has the loop's variable as an index grows. Copies that fill operands put zeros into the new
+    elements; new elements of the sum's buffer are never read. Does nothing if the extent is a multiple.
 
     Legal for a nest of loops around one Reduce that adds. The loop's variable may occur only as a whole index of
-    allocated buffers, and each operand must be filled by one copy (or loops around one). If the loop is a reduction
-    loop (k above), new terms must be zero: the Reduce must add a product, and the copies of its factors must read new
-    elements outside of the source, as zeros (for integers, one zero factor suffices). If the loop is not a reduction
-    loop, an operand's index may also be a multiple of the variable plus other variables, as in a window. Raises
-    LegalityError for a multiple below 1.
+    allocated buffers, and each operand must be filled by one copy, which may be inside loops. If the loop is a
+    reduction loop (k above), new terms must be zero: the Reduce must add a product, and the copies of its factors must
+    read new elements outside of the source, as zeros (for integers, one zero factor suffices). If the loop is not a
+    reduction loop, an operand's index may also be a multiple of the variable plus other variables, as in a window.
+    Raises LegalityError for a multiple below 1.
     """
     _, at = locate_loop(program, loop)
     where = f"cannot pad {loop}: "

@@ -19,7 +19,7 @@ from .tree import locate, names_in, rebuild
 
 
 def decompose_reduction(program: Program, name: str, loop: str) -> Program:
-    """Initializes the sum `name` in a separate loop nest before `loop`, with its identity (0, or the least value).
+    """Initializes the sum `name` with its operator's identity (0 or the least value) in a loop nest before `loop`.
 
     rewrite:
                                                            for j.init in range(4):

@@ -195,7 +195,7 @@ class _Match:
     def look_up(
         self, buffer: Buffer, indices: tuple[Expr, ...], formal: Buffer, formal_indices: tuple[Expr, ...]
     ) -> None:
-        """Matches an access to `buffer` with one to `formal`, by indices read from memory; all `buffer` is operand."""
+        """Matches accesses to `buffer` and `formal` with indices read from memory; the operand is all of `buffer`."""
         if (buffer.dtype, buffer.scope, buffer.shape) != (formal.dtype, formal.scope, formal.shape):
             raise _Mismatch(f"buffer {format_buffer(buffer)} does not match {format_buffer(formal)}")
         for index, expected in zip(indices, formal_indices, strict=True):
@@ -234,7 +234,7 @@ class _Match:
         raise _Mismatch("program and intrinsic differ:", actual, formal)
 
     def predicate(self, actual: Reduce, formal: Reduce) -> None:
-        """Matches `first` of two sums, else raises _Mismatch; other conditions in `actual` become the operation's."""
+        """Matches the `first` of two sums or raises _Mismatch; the operation gets conditions that only `actual` has."""
         wanted = [] if formal.first is None else conjuncts(formal.first)
         outer = FIRST in wanted
         if formal.first is None:

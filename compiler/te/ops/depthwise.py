@@ -63,7 +63,7 @@ def depthwise_conv2d(
     zero_points: Pair = (0, 0),
     name: str = "depthwise_conv2d",
 ) -> Program:
-    """Y[c] = post(bias[c] + sum over the window of W[c] * X[c]), positions outside X reading as `pad_value`.
+    """Y[c] = post(bias[c] + sum over the window of W[c] * X[c]), where positions outside X read as `pad_value`.
 
     Parameters are those of `conv2d`, except for W, whose layout `filters` describes; `placement` is as in `conv2d`.
     `zero_points`: values that are subtracted from the elements of X and of W.

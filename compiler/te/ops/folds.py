@@ -82,8 +82,8 @@ def running_product(
 def extreme_index(
     shape: Shape, axis: int, *, least: bool = False, last: bool = False, dtype: DType = DType.FLOAT32
 ) -> Program:
-    """Y = the index of the greatest element along `axis` (with `least` of the smallest). Of several equal elements the
-    first one counts or, with `last`, the last one.
+    """Y = the index of the greatest element along `axis`, or with `least` of the smallest element. If several elements
+    are equal, the first one counts or, with `last`, the last one.
 
     Parameters: X [outer, size of the axis, inner] of `dtype`; Y int64 [outer, inner]. The buffer `best` holds the
     greatest element so far. Statements "first" and "best.first" begin with the element at index 0; "index" and "best"

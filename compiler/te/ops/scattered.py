@@ -87,9 +87,9 @@ def gather_nd(shape: Shape, indices: Shape, batch: int, *, dtype: DType = DType.
 def scatter_elements(
     shape: Shape, indices: Shape, axis: int, combine: Combination = "none", *, dtype: DType = DType.FLOAT32
 ) -> Program:
-    """ONNX's ScatterElements: copies X to Y, then writes each element of U to the place in Y that the same element of I
-    gives: Y[..., I[..., k, ...], ...] = U[..., k, ...], where the index from I replaces the index along `axis`. With
-    `combine`, the new value is the combination (a sum, for example) of the old value and U's.
+    """ONNX's ScatterElements: copies X to Y, then writes each element of U to Y. The element of I at the same indices
+    gives the place: Y[..., I[..., k, ...], ...] = U[..., k, ...], where the index from I replaces the index along
+    `axis`. With `combine`, the new value is the combination (a sum, for example) of the old value and U's.
 
     Parameters, in this order: X of `dtype` and `shape`; I int64 and U of `dtype`, both of the shape `indices`; Y like
     X. A negative index counts from the end; an index outside the axis writes the element at the nearer end. Statement

@@ -195,7 +195,7 @@ def blocks_in_groups(
 ) -> tuple[list[tuple[str, LoopKind]], str]:
     """Changes the order in which blocks compute the tiles of a product: `group` tiles that lie one below the other get
     successive block numbers. `i`, `j`: loops over the rows and the columns of tiles. `grid`: loops around the tiles.
-    Tiles are not grouped if there are such loops, if `group` is 1 or does not divide the rows of tiles, or if the grid
+    Tiles are not grouped if `grid` has a loop, if `group` is 1 or does not divide the rows of tiles, or if the grid
     would exceed CUDA's limits.
 
     Blocks that run at the same time share fetched data in the second-level cache; they share most if their tiles cover

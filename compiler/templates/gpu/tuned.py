@@ -53,8 +53,8 @@ class Tuned(Generic[SizesT, KnobsT]):
     floor_values: Values | None = None
 
     def space(self, target: GpuTarget, workload: CudaWorkload) -> Space:
-        """All settings of the knobs. For a template with `floor_values`, raises ValueError if none with these values is
-        legal.
+        """All settings of the knobs. For a template with `floor_values`, raises ValueError if no setting with these
+        values is legal.
         """
         return self.space_of(target, self.sizes(workload), moved_bytes(workload.expression))
 

@@ -33,7 +33,8 @@ UNPADDED: Pads = (0, 0, 0, 0)
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Candidate:
     """A tensor that may be placed in the chain memory (on-chip memory for tensors between layers): its pads (`margins`)
-    and their value, its bytes there (`size`), and the bytes of bus traffic that this placement saves.
+    and the value of the pads, its bytes in the chain memory (`size`), and the bytes of bus traffic that this placement
+    saves.
     """
 
     margins: Pads
