@@ -115,7 +115,7 @@ def test_what_is_no_program_to_be_tuned_is_refused():
         ),
         ({"constants": ["Y"]}, "constants must be names among X, W, in this order"),
         ({"constants": [1]}, r"constants is \[1\], must be a list of names"),
-        ({"expression": None}, "sketch_cpu: expression is None, must be an object"),
+        ({"expression": None}, "sketch_cpu: expression is None, but must be an object"),
         ({"expression": {**expression, "buffers": long}}, "expression is not a valid program: dense"),
         ({"expression": integers}, "parameter X is uint8; candidates are timed"),
         ({"expression": {**expression, "parameters": 1}}, "expression is not a valid program"),
