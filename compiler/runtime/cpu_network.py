@@ -143,9 +143,7 @@ class CpuNetwork(GraphNetwork):
                 self._places.pop(threads, None)
 
     def texts(self) -> Texts:
-        """The network's code by kind: LLVM IR, and the assembly that LLVM generates for the target; each kernel only
-        once.
-        """
+        """The network's code by kind: LLVM IR, and LLVM's assembly for the target. Each kernel occurs once."""
         return {
             **self.of_gpu,
             "llvm": lambda: self._text("llvm", lambda module: module.text),

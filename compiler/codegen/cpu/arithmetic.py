@@ -2,9 +2,8 @@
 quantized arithmetic.
 
 Quantized arithmetic is vector code, bit-exact to `vdla.isa.arithmetic`: requantization, addition or multiplication of
-two quantized values, and QuantizeLinear. Each of these functions ends in
-`Quantized.saturate`. Limits are integers, so clamping before rounding equals clamping after it, and the clamped value
-is small enough to be rounded by one addition.
+two quantized values, and QuantizeLinear. Each of these functions ends in `Quantized.saturate`. Limits are integers, so
+clamping before rounding equals clamping after it, and the clamped value is small enough to be rounded by one addition.
 """
 
 from __future__ import annotations
@@ -158,9 +157,7 @@ class Quantized:
         return self.saturate(quotient, self.whole(2), INT8_LOW, INT8_HIGH)
 
     def scaled(self, total: Value, scale: Value, zero_point: int, low: int, high: int) -> Value:
-        """Requantizes the int32 `total`: rounds total * scale half to even, adds the zero point, clamps to low
-        .. high.
-        """
+        """Requantizes the int32 `total`: rounds total * scale half to even, adds `zero_point`, clamps to low .. high."""
         product = self.block.binary("fmul", self.to_float(total), scale)
         return self.saturate(product, zero_point, low, high)
 
@@ -185,9 +182,7 @@ class Quantized:
         )
 
     def whole(self, position: int) -> int:
-        """The integer value of the argument with index `position`. Raises LoweringError if the argument is not
-        constant.
-        """
+        """The integer value of argument number `position`. Raises LoweringError if the argument is not constant."""
         value = self.known[position]
         if value is None:
             raise LoweringError(f"argument {position} of {self.name} must be a constant on this target")

@@ -89,8 +89,7 @@ class Linked:
 
 @dataclass(slots=True)
 class Image:
-    """The DRAM image under construction. Segments begin at multiples of `alignment`; equal constants share a
-    segment."""
+    """A DRAM image under construction. Segments are aligned to `alignment`; equal constants share a segment."""
 
     alignment: int
     segments: list[Segment] = field(default_factory=list)
