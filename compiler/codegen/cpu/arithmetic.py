@@ -157,7 +157,7 @@ class Quantized:
         return self.saturate(quotient, self.whole(2), INT8_LOW, INT8_HIGH)
 
     def scaled(self, total: Value, scale: Value, zero_point: int, low: int, high: int) -> Value:
-        """Requantizes the int32 `total`: rounds total * scale half to even, adds `zero_point`, clamps to low .. high."""
+        """Requantizes an int32 `total`: rounds total * scale half to even, adds `zero_point`, clamps to low .. high."""
         product = self.block.binary("fmul", self.to_float(total), scale)
         return self.saturate(product, zero_point, low, high)
 

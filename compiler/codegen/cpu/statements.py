@@ -213,7 +213,7 @@ class StatementEmitter:
     def serial(
         self, loop: For, count: int | float | None, each: Callable[[Value], None] | None = None
     ) -> None:
-        """Emits a loop with a counter. `count`: its iterations, if known. `each(counter)` emits one (None: the body)."""
+        """Emits a loop with a counter. `count`: iterations, if known. `each(counter)` emits one (None: the body)."""
         block = self.block
         body, done = block.name("L"), block.name("L")
         extent = self.values.expr(loop.extent)
