@@ -1,5 +1,5 @@
-"""The accelerator's operations as loop IR bodies, which tensorization matches and the interpreter runs: GEMM and
-STORE.POST. `window_intrinsics.py` and `alu_intrinsics.py` have the other operations.
+"""GEMM and STORE.POST as loop IR bodies, which tensorization matches and the interpreter runs. The accelerator's other
+operations are in `window_intrinsics.py` and `alu_intrinsics.py`.
 """
 
 from __future__ import annotations

@@ -47,8 +47,8 @@ def alignment_of(config: Config) -> int:
 @dataclass(frozen=True, slots=True, eq=False)
 class LoweredKernel:
     """A scheduled, lowered kernel. `tensors` and `constants` bind its parameters, by parameter name. `offsets`: bytes
-    from the start of a parameter's tensor to the parameter. `key`: kernels with equal keys have programs that differ
-    only in names; None: no other kernel is known to be equal.
+    from the start of a parameter's tensor to the parameter. `key`: programs of kernels with equal keys differ only in
+    names (None: no other kernel is known to be equal).
     """
 
     kernel: Kernel
@@ -110,7 +110,7 @@ class Image:
         return address
 
     def constant(self, name: str, constant: Constant, size: int) -> int:
-        """The address of a constant of `size` bytes, added to the image as `name` unless an equal one is there."""
+        """The address of a constant of `size` bytes. Adds it to the image as `name` unless an equal one is there."""
         alike = self._known.setdefault(size, [])
         for address, known in alike:
             if constant.same(known):
@@ -304,7 +304,7 @@ class _Placed:
 
 def _place_tensors(config: Config, tensors: Tensors, image: Image, *, as_weights: bool) -> _Placed:
     """Assigns DRAM addresses; returns them and the byte range that stores write. Inputs, outputs and constants have
-    segments; tensors neither `inside` others nor `chained` (in on-chip memory between layers) share a planned arena.
+    segments of their own. All others share an arena, except tensors `inside` another tensor or `chained` (on the chip).
 
     `as_weights`: some tensors are read as weight tiles, so that they begin at multiples of a tile's size.
     """
