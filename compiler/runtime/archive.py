@@ -65,7 +65,7 @@ def read_own(description: Mapping[str, Any], read: Callable[[Field], object]) ->
 
 
 def write_archive(path: Path, description: Mapping[str, Any], files: Mapping[str, Content]) -> None:
-    """Writes `description` and the other members `files` completely, or raises WriteError and writes nothing."""
+    """Writes `description` and members `files`, all or nothing; equal contents give equal bytes. Raises WriteError."""
     members: dict[str, Content] = {
         DESCRIPTION: (json.dumps(description, indent=1) + "\n").encode(),
         **files,
@@ -106,7 +106,9 @@ def _size(content: Content) -> int:
 
 
 def first_member(path: Path, names: Collection[str]) -> str | None:
-    """The first member, of an archive that may be incomplete, whose name is in `names`; None if it cannot be read."""
+    """The first name in `names` that a member of the archive has; None if none can be read. The archive may be
+    incomplete.
+    """
     try:
         with os.fdopen(open_file(path), "rb") as file:
             return next((entry.name for entry in _headers(file) if entry.name in names), None)

@@ -22,7 +22,7 @@ TRIED = 5
 
 def repetitions_for(milliseconds: float) -> int:
     """Number of times that one timed graph must repeat work of `milliseconds`, so that the graph takes at least
-    LEAST_MILLISECONDS. The result is at most MOST_REPETITIONS, even if the graph is then shorter.
+    LEAST_MILLISECONDS. The result is from 1 to MOST_REPETITIONS, even if the graph then takes less time.
     """
     return max(1, min(MOST_REPETITIONS, ceil(LEAST_MILLISECONDS / max(milliseconds, 1e-4))))
 
