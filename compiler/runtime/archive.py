@@ -3,7 +3,7 @@
 The checksum detects damage and careless changes. It is not a signature: anyone who changes an archive can compute the
 checksum again, and the code in the archive runs with all rights of the user who loads it. Load only archives whose
 makers you trust. Loading first checks the tar's headers, then every field of the description (`archive_fields`). Last,
-it runs the code once in a process of its own, to see whether the code crashes (`trial_run`).
+a process of its own runs the code once, to see whether the code crashes (`trial_run`).
 """
 
 from __future__ import annotations
@@ -268,7 +268,7 @@ def read_target(path: Path, fields: Field) -> CpuTarget:
 
 
 def check_memory(document: Field, parts: Mapping[str, int]) -> None:
-    """Raises ArchiveError, naming `document`, unless this machine has memory for the sum of `parts` (bytes by use)."""
+    """Raises ArchiveError, which names `document`, if `parts` (bytes by use) together exceed this machine's memory."""
     if problem := memory_problem(sum(parts.values())):
         most = max(parts, key=lambda name: parts[name])
         raise document.fail(f"{problem}; {most} alone takes {parts[most]:,}")

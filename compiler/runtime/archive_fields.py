@@ -32,7 +32,7 @@ class ArchiveError(UserError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Field:
-    """A value in the JSON description of the archive at `path`; `name` is its path in the JSON, "" for the whole."""
+    """A value in the JSON description of the archive at `path`. `name` says where in the JSON it is ("": the whole)."""
 
     path: Path
     name: str

@@ -19,7 +19,7 @@ class Launch(Generic[KernelT]):
     `name`, `operator`: name and operator of the graph's node. `tensors`: names of the network's tensors by parameter;
     `constants`: arrays by parameter, packed for the kernel. `members`: names of the ONNX nodes that the kernel
     computes; `operations`: number of its floating-point operations. `method`: the kernel's template and knobs as text
-    for readers; "" if unknown, because archives do not store them.
+    for readers. Archives do not store this text: it is "" in a loaded network.
     """
 
     name: str

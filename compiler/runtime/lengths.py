@@ -78,7 +78,7 @@ class LengthsExecutable(Readable):
 
     `target`: the target's text for messages and files. `axes`: by input and output, the axes whose size is the length
     plus a constant. `compiled_lengths`: number of lengths that were compiled to choose the rungs. `compile_seconds`:
-    the time that this took. Both are 0 for a loaded executable.
+    the time that their compilation took. Both are 0 for a loaded executable.
     """
 
     def __init__(

@@ -24,8 +24,8 @@ _MOST_BLOCK = 2**16
 
 
 class ConstantPool:
-    """Constants to be written into a file, each on a cache line. A constant with the bytes of an earlier constant is
-    not stored again. Neither is a constant of at least HEAD bytes with which an earlier constant begins.
+    """Constants to be written into a file, each on a cache line. A constant is not stored again if an earlier constant
+    has equal bytes. The same is true if an earlier constant begins with its bytes, and these are at least HEAD bytes.
     """
 
     def __init__(self) -> None:
@@ -277,7 +277,8 @@ def _check_launch(
     plan: StoragePlan,
 ) -> None:
     """Raises ArchiveError unless each of `parameters` has one array of its size and type in `launch`. Arrays of
-    parameters in `written` must not be constants or inputs, and must not overlap other arrays. `entry`: for errors.
+    parameters in `written` must not be constants or inputs, and must not overlap other arrays. `entry`: the launch's
+    field, for errors.
     """
     given = {*launch.tensors, *launch.constants}
     names = {parameter.name for parameter in parameters}

@@ -1,5 +1,5 @@
-"""Constants that several networks share, for example the programs of one model for many lengths. Each constant is
-stored once.
+"""Constants that several networks share, each stored once. The networks are, for example, programs of one model for
+different lengths.
 """
 
 from __future__ import annotations

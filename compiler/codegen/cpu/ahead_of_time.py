@@ -41,8 +41,8 @@ class ObjectCode:
 def checked_functions(modules: Sequence[Module], name: str) -> list[str]:
     """Checks and returns the names of the modules' functions. `name`: the object or library that will contain them.
 
-    Raises ValueError if `modules` is empty, if C does not allow one of the names or `name`, and if two functions have
-    equal names or names that differ in capitals only.
+    Raises ValueError if `modules` is empty, if C does not allow `name` or the name of a function, and if two functions
+    have equal names or names that differ in capitals only.
     """
     functions = [module.function for module in modules]
     if not functions:
@@ -79,8 +79,8 @@ BATCH_CHARACTERS = 200_000
 Smaller batches pay the fixed cost of an object more often; larger batches lengthen the wait for the last object.
 """
 MOST_THREADS = 4
-"""Largest number of threads that generate code. The thread that lowers modules keeps about two of them busy. When that
-thread has finished, only the last few objects remain to be generated.
+"""Largest number of threads that generate code. The thread that lowers modules makes work for about two of them. When
+that thread has finished, only the last few objects remain to be generated.
 """
 
 

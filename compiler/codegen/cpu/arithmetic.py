@@ -142,7 +142,7 @@ class Quantized:
         self.known = known
 
     def float32_from_bits(self) -> Value:
-        """Emits a call of (bits): the float32 with the bits of the call's int32 argument."""
+        """Emits the float32 whose bits are the int32 argument of the call."""
         return self.cast("bitcast", self.arguments[0], DType.FLOAT32)
 
     def requantize(self) -> Value:
@@ -152,7 +152,9 @@ class Quantized:
         return self.scaled(total, scale, self.whole(2), self.whole(3), self.whole(4))
 
     def quantize(self) -> Value:
-        """Emits a call of (x, scale, zero point): x / scale rounded + zero point, clamped to int8; NaN: any int8."""
+        """Emits x / scale, rounded, plus the zero point, clamped to int8; NaN gives any int8. The arguments of the call
+        are (x, scale, zero point).
+        """
         quotient = self.block.binary("fdiv", self.arguments[0], self.arguments[1])
         return self.saturate(quotient, self.whole(2), INT8_LOW, INT8_HIGH)
 

@@ -431,7 +431,7 @@ _NOTHING: Mapping[Expr, int] = {}
 @dataclass(frozen=True, slots=True)
 class Address:
     """The elements of a buffer that an access touches, one for each lane. The index of lane 0's element is `offset`
-    plus a weighted sum of terms, whose values are known at run time. `stride`: elements from each lane to the next.
+    plus a weighted sum of terms that are unknown at compile time. `stride`: elements from each lane to the next.
 
     `variables`: the terms and their weights, if all terms are loop variables. Otherwise `terms` has the terms that are
     equal in all lanes, and `varying` the terms that differ between lanes.

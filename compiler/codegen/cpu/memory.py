@@ -108,7 +108,7 @@ class Constants:
 
 
 def aligned_empty(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
-    """An uninitialised array. A small array begins at a cache line, one as large as a (huge) page at a (huge) page."""
+    """An uninitialised array. Small arrays begin at a cache line, larger ones at a page, the largest at a huge page."""
     size = prod(shape) * dtype.itemsize
     raw = _huge_pages(size) if size >= HUGE_PAGE else _on(_alignment(size), size)
     return raw[:size].view(dtype).reshape(shape)

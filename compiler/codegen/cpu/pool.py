@@ -26,8 +26,8 @@ milliseconds. To wake a thread takes up to hundreds of microseconds on a virtual
 while the caller runs serial parts.
 """
 YIELD_SPINS = 4000
-"""Number of times that the calling thread checks whether the last chunks are done before it yields its core. The checks
-take tens of microseconds.
+"""Before the calling thread yields its core, it checks this number of times whether the last chunks are done. The
+checks take tens of microseconds.
 """
 _FUTEX = {"x86_64": 202, "aarch64": 98, "riscv64": 98}
 """Number of Linux's futex system call on each architecture. Operation 128 + 0 of futex lets a thread wait as long as a

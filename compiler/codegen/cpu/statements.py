@@ -213,7 +213,7 @@ class StatementEmitter:
     def serial(
         self, loop: For, count: int | float | None, each: Callable[[Value], None] | None = None
     ) -> None:
-        """Emits a loop with a counter. `count`: iterations, if known. `each(counter)` emits one (None: the body)."""
+        """Emits a counted loop. `count`: iterations, if known. `each(counter)` emits an iteration (None: the body)."""
         block = self.block
         body, done = block.name("L"), block.name("L")
         extent = self.values.expr(loop.extent)

@@ -18,8 +18,8 @@ def strided_load(
     mask: Value | None,
 ) -> str:
     """Loads every `stride`th element from `pointer` on, one for each lane. Emits loads of whole vectors and shuffles
-    that select elements, which are many times faster than a gather. Vector loads may overlap: no load reads beyond the
-    element of the last lane. `mask`: active lanes (None: all).
+    that select elements, which are many times faster than a gather. Vector loads overlap where necessary, so that no
+    load reads beyond the element of the last lane. `mask`: active lanes (None: all).
     """
     wide = memory_type(dtype, lanes)
     reach = (lanes - 1) * stride + 1

@@ -104,7 +104,8 @@ def _columns_read(
     values: ExpressionEmitter, inner: For, columns: int, condition: Expr | None
 ) -> set[int] | None:
     """The columns for which `condition` is true (None: all columns), so that their elements are read from the source. A
-    column is an iteration of `inner`; there are `columns`. None if the known variables do not determine the condition.
+    column is one of the `columns` iterations of `inner`. Returns None if known variables do not determine the
+    condition.
     """
     if condition is None:
         return set(range(columns))

@@ -1,8 +1,8 @@
 """prepare: runs the passes and checks that a scheduled program needs before code generation or emulation.
 
 The passes sum in blocks, narrow allocations and insert barriers. The checks test that the program is in kernel form,
-that the architecture has the instructions and the hardware the asynchronous copies that the program uses, that blocks
-and grids stay within their limits, and that there are no races.
+that the GPU has the instructions and the asynchronous copies that the program uses, that blocks and grids stay within
+their limits, and that there are no races.
 """
 
 from __future__ import annotations

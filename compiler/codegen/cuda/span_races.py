@@ -196,8 +196,8 @@ class SpanChecker:
         )
 
     def bytes(self, events: Mapping[str, Sequence[_Event]]) -> None:
-        """Raises RaceError if the span accesses two shared buffers that may occupy the same bytes, because their
-        lifetimes are disjoint: no barrier then separates the accesses to one from the accesses to the other. `events`:
+        """Raises RaceError if the span accesses two shared buffers with disjoint lifetimes. Such buffers may occupy the
+        same bytes, and within a span no barrier separates the accesses to one from the accesses to the other. `events`:
         the accesses of the span, by buffer.
         """
         if self.count == 1:

@@ -30,16 +30,16 @@ from .link import Image, LoweredLayer, alignment_of
 from .machine import DRAM, Batch, Span
 
 START = 96
-"""Number of bus cycles of the last part of a load. The next store does not wait for this part: meanwhile the store
-unit's pipeline fills a burst. With 96, MobileNet-v1 on DDR3-800 takes fewer cycles than with 30, 48, 70 or 128.
+"""Number of bus cycles that the last part of a load takes. The next store does not wait for this part: meanwhile the
+store unit's pipeline fills a burst. With 96, MobileNet-v1 on DDR3-800 takes fewer cycles than with 30, 48, 70 or 128.
 """
 
 
 @dataclass(slots=True)
 class DramImage(Image):
     """The memory image of a program for a machine with a DRAM. `apart`: numbers of the layers whose stores are
-    separated in time from loads. `tail`: number of input vectors that the bus transfers in START cycles, the last part
-    of a load.
+    separated in time from loads. `tail`: number of input vectors in the last part of a load, which the bus transfers in
+    START cycles.
     """
 
     apart: frozenset[int] = frozenset()
@@ -233,8 +233,8 @@ def cut_boxes(
     """Cuts the loads of `box` (fields _BOX) into parts. `tail`: number of vectors to be cut off at the end. `counts`:
     number of parts of each load, from `parts_of`.
 
-    Each item is for one part of all loads that are cut in the same way: (number of the part, from 0; indices of the
-    loads; fields _BOX of this part, for each of these loads).
+    Each yielded item is for one part of all loads that are cut in the same way: (number of the part, from 0; indices of
+    the loads; fields _BOX of this part, for each of these loads).
     """
     rows, columns, left, none = box["y_size"], box["x_size"], box["x_pad_0"], 0 * box["y_size"]
     by_rows = columns <= tail

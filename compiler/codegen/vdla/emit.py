@@ -231,8 +231,8 @@ class LayerEmitter:
         writes: tuple[Span, ...] = (),
         sequence: Rows | None = None,
     ) -> None:
-        """Adds an instruction `name` at each of `positions` (numbers of iterations in program order, ascending, may
-        repeat). `reads`, `writes`: the memory that it accesses. `sequence`: number of its micro-op sequence.
+        """Adds an instruction `name` at each of `positions` (ascending numbers of iterations in program order; a number
+        may repeat). `reads`, `writes`: the memory that each accesses. `sequence`: numbers of the micro-op sequences.
         """
         self._drafts.append(Draft(name, positions, fields, reads, writes, sequence=sequence))
 

@@ -50,13 +50,13 @@ class Plan:
 
     Each loop, given by its index, has one of three roles. `counted`: at most two data-parallel loops become loop counts
     of the instruction. `unrolled`: each iteration becomes micro-ops. `repeated`: each iteration gets an instruction of
-    its own, for example because the micro-op sequence would be too long, or because the loop's address steps differ
-    between tiles (ring buffer) or between iterations of another loop. `reducing`: names of the loops over which sums
-    run. `first`: the condition under which an operation overwrites its sum (None: always). `operands`: accumulator,
-    input, weight. `factors`: for each operand the steps of its address along the counted loops. `sweeps`: TAPS
-    operations go down the input row by row, and each also multiplies the input rows that preceding operations read; no
-    loop down the rows is counted then. `padded`: rows of padding, if each sweep can reuse the pad row that the
-    preceding sweep read last, else None. `parts`: the parts into which GEMM divides weight tiles (`fold`).
+    its own. Reasons are a micro-op sequence that would be too long, and address steps that differ between tiles (ring
+    buffer) or between iterations of another loop. `reducing`: names of the loops over which sums run. `first`: the
+    condition under which an operation overwrites its sum (None: always). `operands`: accumulator, input, weight.
+    `factors`: for each operand the steps of its address along the counted loops. `sweeps`: whether TAPS operations go
+    down the input row by row, and each also multiplies the input rows that preceding operations read. Then no loop down
+    the rows is counted. `padded`: the rows of padding if each sweep can reuse the pad row that the preceding sweep read
+    last, else None. `parts`: the parts into which GEMM divides weight tiles (`fold`).
     """
 
     operands: tuple[Access, Access, Access | PartedRows]

@@ -232,7 +232,7 @@ def _transfers(axes: list[_Axis]) -> list[_Transfer]:
 
 
 def pads(rows: int, width: int, target: int = 0, origin: int = 0) -> list[_Transfer]:
-    """Loads that only write pads, to `rows` rows of `width` elements from `target` on; `origin` is not read."""
+    """Loads that only write pads: `rows` rows of `width` elements from `target` on. `origin` is not read."""
     transfers: list[_Transfer] = []
     while rows > 0:
         count = min(rows, 2 * _MAX_PAD)

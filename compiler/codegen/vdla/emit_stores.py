@@ -104,7 +104,7 @@ def _emit_stores(
     operands: tuple[Access, list[Access], Access, Access | None],
     dimensions: tuple[_Dimension, _Dimension],
 ) -> None:
-    """Emits a STORE.POST for each of `inner`. `dimensions`: its rows, columns. `operands`: result of `_operands`."""
+    """Emits a STORE.POST for each iteration in `inner`. `dimensions`: rows, columns. `operands`: from `_operands`."""
     attributes = {name: int(value) for name, value in leaf.attributes}
     out, accumulators, parameters, operand = operands
     accumulator, at = accumulators[0], inner.values

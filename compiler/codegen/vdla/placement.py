@@ -141,7 +141,7 @@ class MicroOpMemory:
         self._known: dict[bytes, Sequence] = {}
 
     def place(self, words: np.ndarray) -> Sequence | None:
-        """The place of sequence `words` in the current page; adds a new sequence. None if it does not fit."""
+        """The place of sequence `words` in the current page, to which it is added if new. None if it does not fit."""
         key = words.tobytes()
         found = self._known.get(key)
         if found is not None:
@@ -179,7 +179,9 @@ class StoreTables:
         self._entries = {name: np.full(depth, -1, np.int64) for name, depth in depths}
 
     def load(self, name: str, fields: Mapping[str, NDArray[np.int64]]) -> NDArray[np.bool_]:
-        """For each load `name` (columns `fields`), in program order: whether it changes the table. Records contents."""
+        """For each load `name` (columns `fields`), in program order: whether it changes the table. Records the
+        contents.
+        """
         entries, kept = self._entries[name], np.ones(len(fields["x_size"]), np.bool_)
         columns = (fields[field].tolist() for field in self.FIELDS)
         for number, (first, origin, rows, width, stride) in enumerate(zip(*columns, strict=True)):
