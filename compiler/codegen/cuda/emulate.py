@@ -292,8 +292,8 @@ class _Block:
 
     def split_waits(self, items: list[Stmt], *, last: bool) -> tuple[list[Stmt], list[Wait]]:
         """Splits `items` into statements that each thread runs, and waits for asynchronous copies that run once, after
-        all threads. If `last` is True, a wait runs after all threads if neither a commit nor an access to a copied
-        buffer follows it. If `last` is False, each thread runs all waits.
+        all threads. If `last` is True, the waits after all threads are those that no commit and no access to a copied
+        buffer follows. If `last` is False, there are none: each thread runs all waits.
         """
         waits: list[Wait] = []
         kept: list[Stmt] = []

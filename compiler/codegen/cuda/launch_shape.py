@@ -64,8 +64,8 @@ def shape_of(kernel: Kernel) -> Shape:
 
 
 def lanes_in(kernel: Kernel) -> set[int]:
-    """Takes, for each instruction of a kernel, the number of threads along x that execute the instruction together;
-    returns the set of these numbers.
+    """The set of the numbers `lanes_of` (threads along x that execute an instruction together) of all instructions of a
+    kernel.
     """
     return {lanes_of(s.declaration) for s in walk(kernel.body) if isinstance(s, Intrinsic)}
 

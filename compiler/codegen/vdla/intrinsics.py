@@ -94,8 +94,8 @@ def post(
 def post_attributes(post: Post, pool: PoolOperator = "max") -> tuple[tuple[str, int], ...]:
     """The attributes of a STORE.POST intrinsic for `post` and `pool`, for emission; float32 values are given as bits.
 
-    Raises ValueError if requantization and a combination other than an addition need different zero points: the
-    hardware has one register for both.
+    The hardware has one zero point register for requantization and combinations other than additions. Raises ValueError
+    if both are used and need different zero points.
     """
     attributes = {
         "zero_point": post.zero_point,

@@ -139,7 +139,7 @@ class Image:
         return emission
 
     def finish(self, emission: Emission, group: int, *, data: bool = True) -> np.ndarray:
-        """Completes a program, with FINISH in layer `group`, and returns the memory image, uint8.
+        """Completes a program by FINISH, which belongs to layer `group`, and returns the memory image, uint8.
 
         Without `data` the image has zeros in place of constants.
         """
