@@ -126,7 +126,9 @@ def _emit_dot(values: ExpressionEmitter, use: Intrinsic) -> None:
 
 
 def _emit_prefetch(values: ExpressionEmitter, use: Intrinsic) -> None:
-    """Emits prefetches into the first-level cache, of the lines that are attribute AHEAD's bytes behind the operand."""
+    """Emits prefetches into the first-level cache. The prefetched lines are behind the operand, at a distance in bytes
+    that attribute AHEAD gives.
+    """
     block, data = values.block, use.declaration.parameters[0]
     start = _contiguous(values, use, 0)
     ahead = int(dict(use.attributes)[AHEAD])

@@ -20,9 +20,7 @@ _SYMBOL_TABLE = 2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Symbols:
-    """The global symbols that an object defines (known for ELF only), and the symbols that it uses but does
-    not define.
-    """
+    """Global symbols that an object defines (known for ELF only), and symbols that it uses but does not define."""
 
     defined: frozenset[str]
     undefined: frozenset[str]

@@ -1,5 +1,5 @@
-"""A sequence of kernels as one function. Each array is passed by the caller, is in an arena (memory that the arrays
-between kernels share), or is a constant inside the object.
+"""A sequence of kernels as one function. Each array that a kernel uses is the caller's, or a constant inside the
+object, or in the arena (memory that the arrays between kernels share).
 """
 
 from __future__ import annotations

@@ -8,9 +8,10 @@ memory. A group of copies has an mbarrier of its own until all threads have wait
 serves another group.
 
 If products of warpgroups read a buffer in rows of 32, 64 or 128 bytes (`wgmma`), these rows are swizzled: pieces of 16
-bytes are permuted within their row, by rules that copy and product share. No other access can use such a buffer. If the
-buffer's elements are float32, the copy rounds them to tf32, the type that these products multiply: ties to even, as
-observed on an H100 (NVIDIA does not document it), while `te.scalars.round_tf32` rounds ties away from zero.
+bytes are permuted within their row. The copy and the product use the same permutation. No other access can use such a
+buffer. If the buffer's elements are float32, the copy rounds them to tf32, the type that these products multiply.
+NVIDIA does not document how ties are rounded. An H100 rounds them to even, while `te.scalars.round_tf32` rounds them
+away from zero.
 """
 
 from __future__ import annotations
@@ -105,8 +106,8 @@ NAMES = frozenset(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TensorMap:
-    """The fields of a tensor map, except the array's address: the array's `shape`, the bytes of an element, and the
-    shape of a `box`, the part of the array that one copy moves.
+    """The fields of a tensor map, except the array's address: the `shape` of the array, the bytes of an element, and
+    the shape of a `box`. A box is the part of the array that one copy moves.
 
     The array is contiguous and row-major. In shared memory boxes are row-major; rows of `swizzle` bytes are swizzled
     (0: not swizzled). `rounds`: elements are float32, which the copy rounds to tf32.
@@ -212,8 +213,8 @@ def groups_needed(kernel: Kernel) -> int:
     """The number of mbarriers for the groups of a kernel's bulk copies; 0 without bulk copies.
 
     An mbarrier serves a group until all threads have waited for the group and met at a later barrier; then another
-    group may use the mbarrier. Raises LoweringError for a loop around work of the whole block whose number of
-    iterations differs between blocks.
+    group may use the mbarrier. Raises LoweringError if a loop around work of the whole block has different numbers of
+    iterations in different blocks.
     """
     if not any(True for _ in bulk_copies(kernel.body)):
         return 0
@@ -223,7 +224,7 @@ def groups_needed(kernel: Kernel) -> int:
 
 
 class _Groups:
-    """Visits a block's statements in order, and counts groups of bulk copies: groups that are committed, awaited, and
+    """Visits a block's statements in order, and counts groups of bulk copies by their state: committed, awaited, or
     free for reuse. `needed`: the largest number of groups whose mbarriers are in use at the same time.
     """
 

@@ -1,9 +1,9 @@
 """Instructions for `tensorize`: the declaration of each instruction's semantics, and the emission of the instruction as
 C++.
 
-An instruction of one thread is in a phase (code that each thread runs by itself) like any other statement. An
-instruction of a warp, or of a warpgroup of four warps, is inside a loop over thread.y, but in no loop over thread.x:
-the threads along x execute it together.
+An instruction of one thread is in a phase (code that each thread runs by itself), like any other statement. An
+instruction of a warp, or of a warpgroup (four warps), is inside a loop over thread.y but not inside a loop over
+thread.x: the threads along x execute the instruction together.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ DOT_DEPTH = 4
 
 
 def dot_s8(*, scope: str = "register") -> IntrinsicDeclaration:
-    """DP4A: adds the scalar product of two int8 vectors of 4 elements, a and b, to an int32, total. `scope`: the memory
-    of a and b.
+    """DP4A: total += scalar product of a and b, where a and b are vectors of four int8 and total is an int32. `scope`:
+    the memory of a and b.
 
     Products and sums are exact; the sum wraps as int32 does (CUDA C++ Programming Guide, `__dp4a`). The instruction
     always adds: clear the sum first (decompose_reduction).
@@ -97,8 +97,8 @@ def lanes_of(declaration: IntrinsicDeclaration) -> int:
 
 
 def _emit_code(kernel: KernelEmitter, use: Intrinsic) -> None:
-    """Emits the code of an intrinsic that a user declared, in a block. For each operand the block declares a pointer
-    with the operand's name.
+    """Emits the code of an intrinsic that a user declared, inside braces. Before the code, it declares a pointer for
+    each operand, with the operand's name.
     """
     values, declaration = kernel.values, use.declaration
     code, language = dict(declaration.code), LANGUAGES.get(values.dialect.name)
@@ -180,4 +180,4 @@ _EMISSIONS: Mapping[str, Emission] = {
     "store_fragment_": mma_emit.emit_store,
     "convert_fragment_": mma_emit.emit_convert,
 }
-"""Functions that emit an instruction as C++, by the prefix of the name of its declaration."""
+"""Functions that emit an instruction as C++. The key is a prefix of the name of the instruction's declaration."""
