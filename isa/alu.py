@@ -127,12 +127,6 @@ def alu_names(config: Config) -> dict[str, int]:
     }
 
 
-def operations_of(extension: str) -> str:
-    """Text that names the ALU operations which need `extension`."""
-    names = [code.name for code, item in ALU_OPERATIONS.items() if item.extension == extension]
-    return f"the ALU operation{'s' if len(names) > 1 else ''} {', '.join(names)}"
-
-
 def alu_extension(opcode: int) -> str | None:
     """The extension that ALU operation `opcode` needs; None if it needs none or if no operation has this code."""
     return ALU_OPERATIONS[AluOpcode(opcode)].extension if opcode in ALU_OPERATIONS else None

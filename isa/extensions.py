@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from .alu import operations_of
+from .alu import ALU_OPERATIONS
 from .array_modes import LEAST_COLUMNS, SWEPT, TAPS
 from .errors import ConfigError
 from .opcodes import Unit
@@ -134,7 +134,11 @@ EXTENSION_TABLE: dict[str, Extension] = {
         default=True,
         check=_check_depthwise,
     ),
-    "subtract": Extension(meaning=operations_of("subtract"), unit=Unit.COMPUTE),
+    "subtract": Extension(
+        meaning="the ALU operation "
+        + ", ".join(code.name for code, row in ALU_OPERATIONS.items() if row.extension == "subtract"),
+        unit=Unit.COMPUTE,
+    ),
     "zero_points": Extension(
         meaning="zero points that the array takes off inputs and weights (register ZERO)", unit=Unit.COMPUTE
     ),
