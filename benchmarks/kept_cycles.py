@@ -26,6 +26,7 @@ from vdla.codesign.models.transformers.bert import BertSizes
 from vdla.compiler.pipeline import compile_program
 from vdla.compiler.runtime.accelerator import run
 from vdla.isa.config import Config, load_config
+from vdla.isa.extensions import TAPS_EXTENSIONS
 from vdla.sim import simulate
 
 QUICK_NETWORKS = ("squeezenet1_1", "mobilenet_v2", "mnasnet", "shufflenet_v2", "resnet50")
@@ -77,7 +78,7 @@ def kept_cycles() -> Iterator[KeptCycles]:
 def _of_grid(file: str) -> Iterator[KeptCycles]:
     document = read_results(file)
     rows: list[tuple[Config, str, Mapping[str, Any]]] = []
-    for_depthwise = () if file == "grid" else grid.FOR_DEPTHWISE
+    for_depthwise = () if file == "grid" else TAPS_EXTENSIONS
     for part in ("cells", "unfolded"):
         for cell in document.get(part, ()):
             block_in, block_out = map(int, cell["array"].split("x"))

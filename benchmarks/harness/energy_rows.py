@@ -22,6 +22,7 @@ from vdla.hw.harness.engine import Machine
 from vdla.hw.synthesis.cells.design import map_design
 from vdla.hw.synthesis.cells.libraries import find_library
 from vdla.isa.config import Config, load_config
+from vdla.isa.extensions import TAPS_EXTENSIONS
 from vdla.isa.program import Program
 from vdla.sim import simulate
 from vdla.sim.statistics import operand_statistics
@@ -79,7 +80,7 @@ def fitted_machines() -> dict[str, Config]:
         _changed(
             "8x8 bus 16 taps", 16, block_in=8, block_out=8, inp_buffer_bytes=8192, wgt_buffer_bytes=32768,
             acc_buffer_bytes=32768, post_lanes=4, chain_buffer_bytes=4096,
-            extensions=(*_DEFAULT, "taps", "sweep", "wide_loads"),
+            extensions=(*_DEFAULT, *TAPS_EXTENSIONS),
         ),
     )  # fmt: skip
     return {config.name: config for config in found}
@@ -102,8 +103,8 @@ def judged_machines() -> dict[str, Config]:
             "4x4 bus 32 rows", 32, extensions=(*_DEFAULT, "zero_points", "table", "broadcast", "rows"),
         ),
         _changed(
-            "8x8 sweep", block_in=8, block_out=8, wgt_buffer_bytes=16384, acc_buffer_bytes=16384, post_lanes=2,
-            chain_buffer_bytes=8192, extensions=(*_DEFAULT, "taps", "sweep", "wide_loads", "zero_points"),
+            "8x8 taps", block_in=8, block_out=8, wgt_buffer_bytes=16384, acc_buffer_bytes=16384, post_lanes=2,
+            chain_buffer_bytes=8192, extensions=(*_DEFAULT, *TAPS_EXTENSIONS, "zero_points"),
         ),
         _changed(
             "16x8 bus 16 folding", 16, block_in=16, block_out=16, folds=2, inp_buffer_bytes=8192,
