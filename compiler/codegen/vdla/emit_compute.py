@@ -29,7 +29,8 @@ from .columns import (
 )
 from .folds import PartsOfTiles
 from .machine import Span
-from .sweep import PaddedRows, PartedRows, hold_pads, rows_loops, rows_of_weights, sweep_order, whole_rows
+from .sweep import PaddedRows, PartedRows, hold_pads, rows_loops, sweep_order
+from .weight_rows import rows_of_weights, whole_rows
 
 if TYPE_CHECKING:
     from .columns import Access
