@@ -33,7 +33,7 @@ from .sweep import PaddedRows, PartedRows, hold_pads, rows_loops, sweep_order
 from .weight_rows import rows_of_weights, whole_rows
 
 if TYPE_CHECKING:
-    from .columns import Access
+    from .constant_steps import Addresses
     from .emit import Chain, LayerEmitter
 
 _MAX_ITERATIONS = (1 << 14) - 1
@@ -60,7 +60,7 @@ class Plan:
     preceding sweep read last, else None. `parts`: the parts into which GEMM divides weight tiles (`fold`).
     """
 
-    operands: tuple[Access, Access, Access | PartedRows]
+    operands: tuple[Addresses, ...]
     counted: tuple[int, ...]
     unrolled: tuple[int, ...]
     repeated: tuple[int, ...]
@@ -241,9 +241,7 @@ def _without(first: Expr) -> Expr:
     return first
 
 
-def _uneven(
-    operands: tuple[Access, Access, Access | PartedRows], chain: Chain, i: int, around: Iterations
-) -> bool:
+def _uneven(operands: tuple[Addresses, ...], chain: Chain, i: int, around: Iterations) -> bool:
     """Whether an operand's address steps in loop `i` differ between iterations of other loops (`chain`, `around`)."""
     name, extent = chain.loops[i]
     for access in operands:
@@ -261,7 +259,7 @@ def _uneven(
 
 
 def _factors(
-    operands: tuple[Access, Access, Access | PartedRows], chain: Chain, i: int, around: Iterations
+    operands: tuple[Addresses, ...], chain: Chain, i: int, around: Iterations
 ) -> tuple[int, int, int] | None:
     """Each operand's address step in loop `i` of a chain, with the other loops of the chain at 0 and in the first
     iteration of `around`; None if one is negative or varies.
