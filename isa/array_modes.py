@@ -93,6 +93,10 @@ class ArrayMode:
         """
         return swept(config) if self.holds else 1
 
+    def multiplied(self, config: Config) -> int:
+        """Number of input positions (pixels) that an operation multiplies, those of earlier operations included."""
+        return self.operations(config) * self.positions
+
     def held(self, config: Config) -> tuple[int, int, int, int]:
         """Shape of the array of all input positions (pixels) that an operation multiplies in a mode with `holds`:
         (operations, oldest first; positions; batch; block_out). The array is zeros at launch.
