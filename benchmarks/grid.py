@@ -34,13 +34,13 @@ from typing import Any
 from vdla.benchmarks.harness.command_line import OUTPUT, Given, Option, run_script
 from vdla.benchmarks.harness.output import finish
 from vdla.benchmarks.harness.results import write_results
+from vdla.benchmarks.harness.taps_extensions import TAPS_EXTENSIONS
 from vdla.benchmarks.outside import quantized
 from vdla.codesign import models
 from vdla.codesign.explore.networks import Network, load_network
 from vdla.compiler.pipeline import compile_program
 from vdla.compiler.runtime.layers import layers_of
 from vdla.isa.config import Config, Memory, load_config
-from vdla.isa.extensions import TAPS_EXTENSIONS
 from vdla.isa.fifos import FIFO_WORDS, write_rate
 from vdla.isa.timing import READ_BURST_BEATS, REQUEST_GAP
 from vdla.sim import simulate

@@ -21,12 +21,12 @@ from vdla.benchmarks import encoders, grid, language, outside
 from vdla.benchmarks.harness.command_line import ONLY, Given, Option, run_script
 from vdla.benchmarks.harness.quantized import vta_with
 from vdla.benchmarks.harness.results import read_results
+from vdla.benchmarks.harness.taps_extensions import TAPS_EXTENSIONS
 from vdla.codesign.explore.networks import Network
 from vdla.codesign.models.transformers.bert import BertSizes
 from vdla.compiler.pipeline import compile_program
 from vdla.compiler.runtime.accelerator import run
 from vdla.isa.config import Config, load_config
-from vdla.isa.extensions import TAPS_EXTENSIONS
 from vdla.sim import simulate
 
 QUICK_NETWORKS = ("squeezenet1_1", "mobilenet_v2", "mnasnet", "shufflenet_v2", "resnet50")

@@ -185,10 +185,6 @@ EXTENSIONS = tuple(EXTENSION_TABLE)
 DEFAULT_EXTENSIONS = tuple([name for name, item in EXTENSION_TABLE.items() if item.default])
 """Names of the extensions of a machine whose configuration gives none, as far as the machine's shape allows them."""
 
-TAPS_EXTENSIONS = tuple([name for name, item in EXTENSION_TABLE.items() if "taps" in (name, item.needs)])
-"""The extension `taps` (depthwise operations on several positions at once), and the extensions that need it, by name.
-"""
-
 
 class ByShape(tuple[str, ...]):
     """Extension names chosen by `suited`; `dataclasses.replace` of the machine makes `suited` choose again."""

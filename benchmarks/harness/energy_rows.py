@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from vdla.benchmarks.harness.taps_extensions import TAPS_EXTENSIONS
 from vdla.codesign.technology.event_features import GROUPS, part_of_path
 from vdla.codesign.technology.events import count_events
 from vdla.hw.activity.liberty import Library, read_library
@@ -22,7 +23,6 @@ from vdla.hw.harness.engine import Machine
 from vdla.hw.synthesis.cells.design import map_design
 from vdla.hw.synthesis.cells.libraries import find_library
 from vdla.isa.config import Config, load_config
-from vdla.isa.extensions import TAPS_EXTENSIONS
 from vdla.isa.program import Program
 from vdla.sim import simulate
 from vdla.sim.statistics import operand_statistics

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from vdla.isa.extensions import TAPS_EXTENSIONS
-
 from .page import Document, Row, Table, Where, at
+from .taps_extensions import TAPS_EXTENSIONS
 
 _EXTENSIONS = " and ".join(
     [", ".join(f"`{name}`" for name in TAPS_EXTENSIONS[:-1]), f"`{TAPS_EXTENSIONS[-1]}`"]
