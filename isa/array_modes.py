@@ -149,8 +149,7 @@ MODES = (
     ArrayMode(name="taps", instruction="TAPS", opcode=Opcode.TAPS, extension="taps", positions=TAPS),
     SWEEP_MODE,
 )
-"""All modes in which the array multiplies. The first mode of an instruction is its default, which no register selects.
-"""
+"""All modes in which the array multiplies. An instruction's first mode is its default, which no register selects."""
 
 
 def positions_of(instruction: str) -> int:

@@ -228,9 +228,7 @@ def _plan(
             for k in range(3)
         ),
         sweeps=sweeps,
-        padded=PaddedRows.of(dict(leaf.attributes), data, {names[i] for i in unrolled}, down)
-        if sweeps
-        else None,
+        padded=PaddedRows.of(dict(leaf.attributes), data, {names[i] for i in unrolled}, down),
         parts=parts,
     )
 
