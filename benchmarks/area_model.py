@@ -6,8 +6,8 @@ with machines that were not fitted.
 The machines are those of benchmarks/results/cell_areas_NAME.jsonl (`benchmarks/cell_areas.py`). Each machine is a
 numbered draw. The draws below HELD_OUT are the training machines. Each training machine is predicted once by a fit
 without it; the errors decide the interval of predictions, and whether the structured model is used alone or with
-XGBoost on its residuals. The draws from HELD_OUT on are predicted once, and no fit may use them. They are few, so the
-share of them that is inside the interval is known to some 4% only; fit and interval are therefore also repeated on
+XGBoost on its residuals. The draws from HELD_OUT on are predicted once, and no fit may use them. These draws are few,
+so the share of draws inside the interval is known to some 4% only. Therefore fit and interval are also repeated on
 SPLITS random splits of the training machines.
 
 Machines share modules. `seen_in_training` says how much of the predicted machines also occurs in training machines: the
@@ -240,9 +240,9 @@ def _machine(model: CellModel, row: Synthesized, scale: Scale) -> dict[str, Any]
 
 
 def beyond(training: Sequence[Synthesized], head: Mapping[str, Any], scale: Scale) -> dict[str, Any]:
-    """Relative errors in logic area, and coverage of the interval, of a model that was fitted to the smaller half of
-    the training machines (by logic area), on the larger half. `head`: the first line of the file of machines; `scale`:
-    factors of memory macros.
+    """Fits the model to the half of the training machines with the smaller logic areas, and judges it on the other
+    half. Returns the relative errors in logic area, and the coverage of the interval. `head`: the first line of the
+    file of machines; `scale`: factors of memory macros.
     """
     rows = sorted(training, key=lambda row: row.logic)
     small, large = rows[: len(rows) // 2], rows[len(rows) // 2 :]

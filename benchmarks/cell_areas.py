@@ -6,8 +6,8 @@ standard cells.
 Each machine is one line of benchmarks/results/cell_areas_NAME.jsonl: its fields; for every Verilog module the number of
 instances, the area of one instance, its flip-flops and its memory macros; and the longest paths by their ends. The
 first line names the file's tool versions and library. Draws are numbered: draws below HELD_OUT are for fitting models,
-draws from HELD_OUT on only for judging them; the two alternate in the order of measuring. Both groups end with small
-machines of special kinds, each kind from a first number on:
+and draws from HELD_OUT on are only for judging them. Draws of the two groups are measured alternately. Both groups end
+with small machines of special kinds. A constant is the number of the first draw of a kind:
 
 - CHAINED: a chain memory (on-chip memory between layers);
 - EXTENDED: some of the extensions EXTRAS; ROWED: the extension `rows`;
@@ -207,8 +207,8 @@ def _special(config: Config, kind: int, rng: np.random.Generator) -> Config | No
 
 
 def _sweeping(config: Config, rng: np.random.Generator) -> Config | None:
-    """A random machine with the extension `taps`, and with `sweep`, `wide_loads` or both; one in two has zero points,
-    one in four a chain memory (on-chip memory between layers).
+    """A random machine with the extension `taps`, and with `sweep`, `wide_loads` or both. Half of the machines have
+    zero points, and a quarter have a chain memory (on-chip memory between layers).
 
     None if neither `sweep` nor `wide_loads` is drawn, or if one of them would have no effect on `config`. Raises
     ConfigError for fields that are invalid together.
@@ -236,9 +236,9 @@ def _folding(config: Config, rng: np.random.Generator) -> Config | None:
     """A random machine with the extension `fold` (the array's rows can work in groups), with as many products as other
     small machines but more lanes.
 
-    Three in four have `taps`, and most of these also `sweep` if possible; one in two has zero points, one in four a
-    chain memory (on-chip memory between layers). None if `config` has no square array or no STORE.POST, is too large,
-    or cannot have the features.
+    Three quarters of the machines have `taps`, and most of these also have `sweep` if possible. Half of the machines
+    have zero points, and a quarter have a chain memory (on-chip memory between layers). None if `config` has no square
+    array or no STORE.POST, is too large, or cannot have the features.
     """
     if config.block_in != config.block_out or not config.has("post"):
         return None
@@ -263,9 +263,9 @@ def _folding(config: Config, rng: np.random.Generator) -> Config | None:
 
 
 def order(count: int) -> list[int]:
-    """Numbers of draws (random machines) in the order of measuring: first `count` draws of the general kind,
-    alternating between draws for fitting and held-out draws (after the HELD_OUTS held-out ones: for fitting alone);
-    then all draws of the special kinds.
+    """Numbers of draws (random machines) in the order of measuring. First come `count` draws of the general kind: draws
+    for fitting and held-out draws alternate until all HELD_OUTS held-out draws are used, and the rest are for fitting.
+    Then come all draws of the special kinds.
     """
     pairs = [number for i in range(HELD_OUTS) for number in (i, HELD_OUT + i)]
     small = [

@@ -7,10 +7,10 @@ there with `make .venv/.installed-dev`. The networks are those of cpu_networks (
 transformers. Each checkout compiles the network in a process of its own, without a cache; then both processes run it in
 turns, one thread each, in thread CPU time. A pair of processes is started `--starts` times, because the addresses of
 arrays differ between starts. `speed` is the other checkout's time over ours, the median over all rounds: above 1 this
-checkout is faster. `compile` is the same ratio of the user CPU seconds of all threads from the start of the process,
-imports included, to the compiled network: medians over the starts. System time is left out: it is the time of page
-faults of weights, equal for both and different in every process. Outputs of both are compared. Exit code 1: outputs
-differ by more than 1e-5 of the largest value.
+checkout is faster. `compile` is the same ratio of compilation times (medians over the starts): user CPU seconds of all
+threads, from the start of the process until the network is compiled, imports included. System time is left out, because
+it is mostly the time of page faults of weights, which does not depend on the checkout and varies from process to
+process. Outputs of both are compared. Exit code 1: outputs differ by more than 1e-5 of the largest value.
 """
 
 from __future__ import annotations
@@ -69,9 +69,9 @@ for _ in sys.stdin:
         network.run(feeds)
     print(json.dumps((time.thread_time() - begin) / count), flush=True)
 """
-"""Program of a process: compiles the network, writes its outputs, then runs it for each line that it reads, as often as
-fills ROUND_SECONDS; prints the user CPU seconds from its start to the compiled network, then for each line the mean
-seconds of a run.
+"""Program of a process. It compiles the network, writes the network's outputs, and prints the user CPU seconds from its
+start until the network was compiled. Then, for each line that it reads, it runs the network for about ROUND_SECONDS,
+and prints the mean seconds of a run.
 """
 
 Network = tuple[onnx.ModelProto, Mapping[str, np.ndarray]]

@@ -3,13 +3,13 @@
     python benchmarks/compile_times.py [--models resnet18 dcgan] [--files A.onnx B.onnx] [--rounds N]
                                        [--targets "cuda -arch=sm_90" llvm] [--json] [--write]
 
-Each figure is of a new process with its own cache: "cold": the cache is empty; "kernels" (for GPUs): the cache has the
-machine code of kernels, as when only weights have changed; "warm": the cache has the compiled network; "onnxruntime",
-if it is installed: the process makes an ONNX Runtime session of the same file. Python's sources are compiled to
-bytecode before, whatever PYTHONDONTWRITEBYTECODE says. `seconds` and `CPU s` are of the whole process, Python's start
-and imports included; `within` is the part that compiles (as the command reports it) or makes the session. Figures are
-medians of the rounds. With `--files` only these files are measured, not the shipped models. Needs no GPU; targets for
-GPUs need the extra `cuda`.
+Each figure is of a new process with its own cache. "cold": the cache is empty. "kernels" (CUDA only): the cache has the
+machine code of kernels, as when only weights have changed. "warm": the cache has the compiled network. "onnxruntime":
+the process makes an ONNX Runtime session of the same file, if ONNX Runtime is installed. Python's sources are compiled
+to bytecode before the measurements, whatever PYTHONDONTWRITEBYTECODE says. `seconds` and `CPU s` are of the whole
+process, with Python's start and imports. `within` is the part of it that compiles (as the command reports it) or makes
+the session. Figures are medians of the rounds. With `--files` only these files are measured, not the shipped models.
+Needs no GPU; targets for GPUs need the extra `cuda`.
 """
 
 from __future__ import annotations
@@ -109,8 +109,8 @@ def main(options: Given) -> None:
 
 
 def keep_bytecode() -> None:
-    """Allows Python to write the bytecode of the package's sources, as it does by default, and makes it write it:
-    imports the package in another process.
+    """Makes Python write the bytecode of the package's sources, even if the environment forbids this: imports the
+    package in another process.
     """
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     modules = (
@@ -125,8 +125,8 @@ def keep_bytecode() -> None:
 
 
 def measured(path: Path, targets: Sequence[str], rounds: int) -> list[Row]:
-    """The measured rows of the model at `path`, each the median over the rounds: one for each of `targets` and state of
-    the cache (empty, with kernels, with the network), and one for ONNX Runtime if it is installed.
+    """The measured rows of the model at `path`, each the median over the rounds: one for each of `targets` and each
+    state of the cache that `states` measures for it, and one for ONNX Runtime if it is installed.
     """
     found: dict[tuple[str, str], list[Row]] = {}
     for _ in range(rounds):
@@ -150,7 +150,7 @@ def measured(path: Path, targets: Sequence[str], rounds: int) -> list[Row]:
 
 def states(path: Path, target: str) -> list[Row]:
     """Measures compilation for `target` in processes of their own; returns one row for each state of the cache: empty,
-    with the kernels (for GPUs), with the compiled network.
+    with the kernels (for CUDA targets only), with the compiled network.
     """
     with tempfile.TemporaryDirectory() as folder:
         cache = Path(folder, "cache")

@@ -3,8 +3,8 @@
     python benchmarks/cosim.py [--programs 1000] [--seed 0] [--jobs 2] [--json] [--write]
 
 All cycles, counters and bytes of a program must be equal in simulator and RTL (vdla.verify.cosim). Exits 1 if anything
-differs, or if the programs leave a coverage bin empty that they can hit. The first run builds an RTL library for each
-machine (accelerator configuration). With `--write` the figures go to benchmarks/results/cosim.json.
+differs, or if a coverage bin that can be hit stays empty. The first run builds an RTL library for each machine
+(accelerator configuration). With `--write` the figures go to benchmarks/results/cosim.json.
 """
 
 from __future__ import annotations

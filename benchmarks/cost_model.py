@@ -3,9 +3,10 @@
     python benchmarks/cost_model.py [--only NAME ...] [--points 256] [--splits 10] [--samples 16 32 64 128] [--seed 0]
                                     [--data FOLDER] [--json]
 
-For each space, `points` random legal candidates ("points") are measured. On the accelerator (`vta`) their cost is
-simulated cycles; on processors it is thread CPU time of one thread (medians). Each model is trained on `samples` of
-them and ranks all others; means over `splits` random splits are shown.
+For each space, `--points` random legal candidates are measured; a measured candidate is called a point. On the
+accelerator (`vta`) their cost is simulated cycles; on processors it is thread CPU time of one thread (medians). Each
+model is trained on some of the points (`--samples`) and ranks all others; means over `--splits` random splits are
+shown.
 
 `rank` is Spearman's correlation of scores and costs. `top` is the least cost among the eight points that the model
 ranks first, divided by the least cost of all held-out points: 1.00 is best.
@@ -96,9 +97,10 @@ class Data:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """Quality of all MODELS on one space, each trained on `samples` points (candidate schedules): Spearman's
-    correlation of scores and costs (`rank`), and the best cost among the BEST points with the highest scores, divided
-    by the least cost (`top`). `reading`: milliseconds to lower a point and compute its features.
+    """Quality of all MODELS on one space, each trained on `samples` points (candidate schedules). `rank`: Spearman's
+    correlation of scores and costs. `top`: the model selects the BEST points with the highest scores; the least cost of
+    a selected point is divided by the least cost of all points. `reading`: milliseconds to lower a point and compute
+    its features.
     """
 
     space: str
@@ -183,7 +185,8 @@ def sketch(name: str) -> Subject:
 
 def collect(subject: Subject, points: int, seed: int) -> Data:
     """Measures `points` random legal candidates of the space of `subject`, drawn with `seed`; of candidates with equal
-    programs only one is measured, so there may be fewer. Returns their features and costs.
+    programs only one is measured, so the result may have fewer points. Returns the features and costs of the measured
+    candidates.
     """
     space, rng = subject.space, np.random.default_rng(seed)
     drawn = space.sample(rng, 2 * points)
@@ -212,9 +215,10 @@ def spearman(scores: np.ndarray, costs: np.ndarray) -> float:
 
 
 def quality(data: Data, samples: int, splits: int, seed: int) -> dict[str, dict[str, float]]:
-    """For each of MODELS, means over `splits` random splits of the data: `rank`, Spearman's correlation of scores and
-    costs (`spearman`); `top`, the best cost among the BEST points with the highest scores, over the least cost. Each
-    model is trained on `samples` points and judged on all others; all models get the same splits, drawn with `seed`.
+    """For each of MODELS, means over `splits` random splits of the data. `rank`: Spearman's correlation of scores and
+    costs (`spearman`). `top`: the model selects the BEST points with the highest scores; the least cost of a selected
+    point is divided by the least cost of all judged points. Each model is trained on `samples` points and judged on all
+    others; all models get the same splits, drawn with `seed`.
     """
     found: dict[str, list[tuple[float, float]]] = {name: [] for name in MODELS}
     for split in range(splits):
@@ -235,8 +239,9 @@ def quality(data: Data, samples: int, splits: int, seed: int) -> dict[str, dict[
 
 
 def cached(folder: Path | None, name: str, collected: Callable[[], Data]) -> Data:
-    """The measurements of the space `name`, read from its file in `folder`; if the file is missing, `collected` makes
-    them and they are written to it. If `folder` is None, `collected` makes them and no file is written.
+    """The measurements of the space `name`, read from the space's file in `folder`. If the file is missing, the
+    function `collected` makes the measurements, and they are written to the file. If `folder` is None, `collected`
+    makes the measurements, and no file is written.
     """
     if folder is None:
         return collected()

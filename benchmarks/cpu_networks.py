@@ -3,17 +3,17 @@
     python benchmarks/cpu_networks.py [--only NAME ... | --files A.onnx ... | --originals [NAME ...]] [--rounds N]
                                       [--json] [--write] [--again]
 
-ratio = our time / time of ONNX Runtime (the "peer"), in thread CPU time on one thread each; the inverse of the ratio of
-`vdla bench`; below 1 we are faster. `threads2` is our wall time on one thread over our time on two, measured
-alternately; `peer_threads2` the same for the peer. `fusion` is our time without fusion over our time with fusion.
+ratio = our time / time of ONNX Runtime (the "peer"), in thread CPU time on one thread each. Below 1 we are faster;
+`vdla bench` shows the inverse. `threads2` is our wall time on one thread over our wall time on two, measured
+alternately; `peer_threads2` is the same for the peer. `fusion` is our time without fusion over our time with fusion.
 `bytes` is the size of the arena (memory for intermediate tensors), `bytes_without_reuse` its size if tensors share no
 memory.
 
 With `--files` the networks come from ONNX files instead, and run on one thread only; benchmarks/outside_networks.py
 makes such files. With `--originals` they are the networks of codesign/models/originals (all, or only NAMEs) in float32
 at their original size, which need no torch. With `--write` each row then goes to benchmarks/results/cpu_originals.json
-as soon as it is measured. An interrupted run continues: rows that the file has from this commit are measured again only
-with `--again`. Exit code 1: outputs of a network differ from the peer's.
+as soon as it is measured. An interrupted run continues: rows of this commit that the file already has are measured
+again only with `--again`. Exit code 1: outputs of a network differ from the peer's.
 """
 
 from __future__ import annotations

@@ -63,8 +63,9 @@ def machines() -> list[Config]:
 
 
 def one_round(network: Network, *, keep: bool) -> dict[str, float]:
-    """Mean CPU seconds to compile `network` for one machine, to simulate it and to evaluate the machine, over all
-    machines, and designs per second of evaluation. `keep`: machines share the caches of kernels.
+    """Compiles `network` for each machine, simulates it, and evaluates the machine. Returns the mean CPU seconds of
+    each of these steps over all machines, and the number of designs that are evaluated per second. `keep`: machines
+    share the caches of kernels.
     """
     compiling, simulating, evaluating = [], [], []
     both = (ScheduleCache(), ScheduleCache())

@@ -4,11 +4,12 @@
 
 The machines have the array and buffers of `vta` (16x16, 100 MHz); language models need extensions
 (benchmarks/dram_networks.py). A channel is a DDR3 chip with 8 data lines (MT41K256M8, 8 bytes a cycle). For each
-network: cycles of the programs that the compiler makes for 1, 2 and 4 channels (`cycles`), for a fixed memory of the
-same bus (`fixed`), and for one channel with 16 data lines and a bus of 16 bytes (`wide`); `hidden`, the share of the
-cycles beyond the fixed memory's that two channels save; cycles of the program for two channels with pieces of 4 KiB to
-64 KiB (`pieces`, by bytes); processor seconds of a timing simulation with two channels. All but these is exact. With
-`--write` the figures go to benchmarks/results/dram_channels.json.
+network, the row has the cycles of the programs that the compiler makes for 1, 2 and 4 channels (`cycles`), for a fixed
+memory with the same bus (`fixed`), and for one channel with 16 data lines and a bus of 16 bytes (`wide`). One channel
+takes more cycles than the fixed memory; `hidden` is the share of these additional cycles that two channels save.
+`pieces` has the cycles with two channels by the number of consecutive bytes in a channel, 4 KiB to 64 KiB. All cycles
+are exact. The row also has the processor seconds of a timing simulation with two channels. With `--write` the figures
+go to benchmarks/results/dram_channels.json.
 """
 
 from __future__ import annotations

@@ -6,11 +6,12 @@ LiteDRAM's RTL and the model of its controller in C++.
 The machines are default machines of co-simulation with SDR, DDR2, DDR3 and DDR4 parts of several widths, clocks, speed
 grades and address mappings as memory (vdla.verify.cosim.dram). All cycles, counters and bytes of a program must be
 equal in simulator and RTL, and so must the counts of the DRAM's commands and the cycles by cause (hw/dram.md, section
-9); both memories must see equal commands in equal cycles. With `--dram` there is only one of them. `seconds`: the time
-of all runs on each memory, with the accelerator's RTL. `broken` counts lines of LiteDRAM's checker of timings about
-broken rules; of these, `known` are of the rule that LiteDRAM's controller itself breaks at a refresh (hw/dram.md,
-section 6). Exits 1 if anything differs or another rule is broken. The first run builds libraries of each machine's RTL
-and of LiteDRAM's RTL, half a minute each. With `--write` the figures go to benchmarks/results/dram_cosim.json.
+9); both memories must see equal commands in equal cycles. With `--dram` the RTL runs on one of the memories only.
+`seconds`: the time of all runs of the RTL, by memory. `broken` counts the violations of timing rules that LiteDRAM's
+checker reports; `known` counts the violations of the rule that LiteDRAM's controller itself breaks at a refresh
+(hw/dram.md, section 6). Exits 1 if anything differs or another rule is broken. The first run builds libraries of each
+machine's RTL and of LiteDRAM's RTL, half a minute each. With `--write` the figures go to
+benchmarks/results/dram_cosim.json.
 """
 
 from __future__ import annotations

@@ -4,11 +4,11 @@
 
 The machine has the array and buffers of `vta` (16x16) behind one DDR3 chip with 8 data lines (MT41K256M8, 100 MHz: 8
 bytes a cycle at most). A BERT layer (BERT-base's width, 128 tokens) and a step of GPT-2 small (one token behind 127,
-two layers) also need the extensions of language models; both are quantized by ONNX Runtime. For each network: cycles,
-cycles of the same machine with a fixed memory, and the numbers of differences between simulator and RTL (total cycles,
-begin and end of each instruction, counters, layers, bytes of memory and scratchpads), and of rules that LiteDRAM's
-checker of timings saw broken. Exits 1 if there is a difference. With `--write` the figures go to
-benchmarks/results/dram_networks.json, which keeps the rows of networks that are not named.
+two layers) also need the extensions of language models; both are quantized by ONNX Runtime. For each network, the row
+has the cycles, and the cycles of the same machine with a fixed memory. It also has the number of differences between
+simulator and RTL (total cycles, begin and end of each instruction, counters, layers, bytes of memory and scratchpads),
+and the number of violations of timing rules that LiteDRAM's checker reports. Exits 1 if there is a difference. With
+`--write` the figures go to benchmarks/results/dram_networks.json, which keeps the rows of networks that are not named.
 """
 
 from __future__ import annotations

@@ -3,18 +3,21 @@
     python benchmarks/dram_placement.py [NAME ...] [--json] [--write]
 
 The machines have the array and buffers of `vta` (16x16, 100 MHz) behind one DDR3 chip with 8 data lines (MT41K256M8, 8
-bytes a cycle) or 16 (MT41K128M16, 16 bytes); language models need extensions (benchmarks/dram_networks.py). For each
-network and chip: cycles of the program that the compiler would make for a fixed memory, with consecutive rows in
-different banks (`before`) and with the default mapping (`mapped`); cycles of the program that it makes for the DRAM
-(`cycles`), and `fewer`, the share of `before` that this saves; `utilization`, roofline of the part's peak / cycles;
-`bus_share`, bytes moved by the layers whose roofline is the bus / bytes at the part's peak in the cycles of these
-layers (None: there are none); counts of the DRAM before and after; seconds of the compilation. `least_cycles`: cycles
-of all bus words if rows and refreshes cost what they cost a single stream that does nothing else.
+bytes a cycle) or 16 (MT41K128M16, 16 bytes); language models need extensions (benchmarks/dram_networks.py). There is a
+row for each network and chip. `before` are the cycles of the program that the compiler would make for a fixed memory,
+with consecutive rows in different banks; `mapped` are its cycles with the default mapping. `cycles` are the cycles of
+the program that the compiler makes for the DRAM, and `fewer` is the share of `before` that this program saves.
+`utilization` is the roofline at the part's peak divided by the cycles. `bus_share` is about the layers that the bus
+limits: the bytes that they move, divided by the bytes that the part could move in their cycles at its peak (None: there
+are no such layers). `least_cycles` is the time of all bus words in one uninterrupted stream, with the changes of rows
+and the refreshes of that stream. The row also has the counts of the DRAM before and after, and the seconds of the
+compilation.
 
 Bounds for the same words in the best order: `bound_cycles` is the sum of the least cycles of all layers. A layer's
-least cycles are the largest of three: `least_cycles` of its words, the operations of the array, and the cycles in which
-the store unit reads the layer's outputs. `bound_fewer` is the share of `before` that this would save, `bound_share` the
-`bus_share` that it would give. A layer may beat its own bound, because its loads may run during the layer before.
+least cycles are the largest of three numbers: `least_cycles` of the layer's words, the operations of the array, and the
+cycles in which the store unit reads the layer's outputs. With `bound_cycles`, `bound_fewer` would be the share of
+`before` that is saved, and `bound_share` would be the `bus_share`. A layer may beat its own bound, because its loads
+may run during the layer before.
 
 All but the seconds is exact. With `--write` the figures go to benchmarks/results/dram_placement.json.
 """
@@ -46,8 +49,8 @@ from vdla.sim.timeline import CATEGORIES
 PARTS = {8: "MT41K256M8", 16: "MT41K128M16"}
 """Names of the DDR3 chips by bytes that they transfer in a controller clock."""
 ROW_CHANGE, REFRESH = 6, 44
-"""Cycles without data at a change of the row in one bank and at a refresh, in a stream of reads on these parts; a test
-measures both.
+"""Numbers of cycles without data in a stream of reads on these parts: when the row of a bank changes, and at a refresh.
+A test measures both.
 """
 
 
@@ -60,9 +63,9 @@ def machine(extensions: Sequence[str], width: int, **fields: Any) -> Config:
 
 
 def unplaced(config: Config, model: bytes) -> Program:
-    """The program that the compiler would make for `config`, a machine with a DRAM, and the ONNX file with the bytes
-    `model`, if the memory had fixed latencies: without regard to rows and banks of the DRAM. The fixed latencies are
-    those of an access that must open a row.
+    """Compiles `model`, the bytes of an ONNX file, for a machine that equals `config` except for its memory: a memory
+    with fixed latencies in place of the DRAM. So the program disregards rows and banks. The fixed latencies are those
+    of an access that must open a row.
     """
     fixed = replace(config, memory=Memory(bus_bytes=config.memory.bus_bytes))
     legalized = legalize(accelerator_graph(model, fixed), fixed)

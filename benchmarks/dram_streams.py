@@ -4,8 +4,9 @@
 
 Each stream runs on LiteDRAM's Verilog (in Verilator, with its checker of timings), on the simulator, and on the model
 in C++ of LiteDRAM's controller (hw/harness/dram/controller.h). The cycles in which each burst's address is accepted,
-its first word arrives, and the burst ends must be equal. Each row has the processor seconds of the three engines, from
-which the line on it says how many cycles a second each of them runs. The exit code is 1 if any of these cycles differ.
+its first word arrives, and the burst ends must be equal. Each row has the processor seconds of the three engines; the
+printed line shows how many cycles a second each engine simulates. The exit code is 1 if any of the compared cycles
+differ.
 """
 
 from __future__ import annotations

@@ -6,12 +6,12 @@ layers without products.
 BERT-base's shape with seeded weights, from embeddings on and without a mask (`codesign.models.transformers`), is
 quantized as a new user would (QDQ, uint8 activations, int8 weights by channel, after ONNX Runtime's own preprocessing)
 and compiled for `vta` with the extensions `table`, `broadcast`, `zero_points` and `rows`, and a chain memory (on-chip
-memory between layers) of `--chain` bytes, in which scores and their softmax stay. Measured on the simulator: cycles by
-layer; `utilization`, the roofline cycles of all products over all cycles; `no_product`, the share of cycles that layers
-without products take; `attention`, the utilization of only the layers of attention (scores, softmax, context, and moves
-for them); `attention_unchained`, the same on a machine without a chain memory, which takes `cycles_unchained` cycles in
-total. `interpreter_steps` and `onnxruntime_steps` are the largest differences of the outputs from our interpreter's and
-from ONNX Runtime's, in quantization steps.
+memory between layers) of `--chain` bytes, which holds the attention scores and their softmax. The simulator gives the
+cycles of each layer. `utilization` is the roofline cycles of all products over all cycles. `no_product` is the share of
+cycles that layers without products take. `attention` is the utilization of the attention layers alone (scores, softmax,
+context, and moves for them). `attention_unchained` and `cycles_unchained` are the utilization of the attention layers,
+and all cycles, on a machine without a chain memory. `interpreter_steps` and `onnxruntime_steps` are the largest
+differences of the outputs from our interpreter's and from ONNX Runtime's, in quantization steps.
 """
 
 from __future__ import annotations
@@ -58,8 +58,8 @@ def embeddings(rng: np.random.Generator, sequence: int, width: int) -> dict[str,
 
 
 def attention_alone(rows: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """The rows of attention layers: fused attention layers, or the products of activations in pairs (scores, context)
-    with the layers of the kinds ATTENTION between them; and moves of data (operator "Swap").
+    """The rows of attention layers. These are fused attention layers; pairs of products of activations (scores,
+    context), together with the layers of the kinds ATTENTION between the two; and moves of data (operator "Swap").
     """
     products = [place for place, row in enumerate(rows) if row["operator"] == "Products"]
     pairs = list(zip(products[::2], products[1::2], strict=True))

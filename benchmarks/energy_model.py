@@ -3,10 +3,10 @@ configurations) that no fit has used.
 
     python benchmarks/energy_model.py [--programs N] [--rows FILE] [--judge] [--write]
 
-Seeded programs (`verify.energy_programs`) run on the RTL of small machines; the recorded inputs of the ports are
-replayed on netlists of standard cells (default library), which must agree with the RTL in every cycle; memory accesses
+Seeded programs (`verify.energy_programs`) run on the RTL of small machines. The recorded inputs of the ports are
+replayed on netlists of standard cells (default library), which must agree with the RTL in every cycle. Memory accesses
 are counted. The model is fitted to N programs of each of `fitted_machines` (`harness/energy_rows.py`) and to further
-replays in FILE; leaving out each machine in turn measures the error on a new machine. --judge replays RESERVED programs
+replays in FILE. Leaving out each machine in turn measures the error on a new machine. --judge replays RESERVED programs
 of `judged_machines`, on which nothing is fitted, and counts the programs whose total energy is inside the predicted
 interval. FILE stores replays, one in a line, so that they are not repeated. --write, which implies --judge, stores rows
 and figures in benchmarks/results/energy_model.json and coefficients in codesign/technology/event_energy.json.
@@ -229,8 +229,9 @@ def _program(one: fit.Judged, spread: Spread) -> dict[str, Any]:
 
 
 def _by_part(rows: Rows, costs: fit.Costs, known: Mapping[str, Config]) -> dict[str, float]:
-    """Mean errors of the energy of changing data that the model `costs` predicts for the programs `rows`, for each part
-    of a machine, relative to the program's whole energy of changing data. `known`: the machines by name.
+    """Mean errors of the predicted energy of changing data, by part of the machine, over the programs `rows`. `costs`
+    is the model that predicts. Each error is relative to the program's energy of changing data in all parts. `known`:
+    the machines by name.
     """
     return {
         part: _mean(
@@ -243,9 +244,9 @@ def _by_part(rows: Rows, costs: fit.Costs, known: Mapping[str, Config]) -> dict[
 
 
 def _constant(fitted: Rows, judged: Rows, known: Mapping[str, Config]) -> float:
-    """Mean relative error, over the programs `judged`, of the energy of changing data, predicted by a model that is
-    fitted to the programs `fitted` and ignores which bits change: all operations of a kind cost the same. `known`: the
-    machines by name.
+    """Mean relative error of a simpler model of the energy of changing data. In this model, all operations of a kind
+    cost the same, whatever bits change. It is fitted to the programs `fitted` and judged on the programs `judged`.
+    `known`: the machines by name.
     """
 
     def without(row: dict[str, Any]) -> dict[str, Any]:

@@ -4,10 +4,11 @@ browser.
     python benchmarks/explore_report.py [--designs N] [--folder DIR] [--json] [--write]
 
 Random designs around `vta` run two shipped networks; the page has the layers of 24 designs of the front. "usable" is
-the time from the start of the navigation until the browser has painted the whole page, as the page measures it
-(`performance.now`), median and least of 7 loads in Debian's headless Chromium without a GPU, no cache; "choose" is from
-choosing a design until the browser has painted. With `--folder` the study's records stay there and later runs use them.
-With `--write` the figures go to benchmarks/results/explore_report.json.
+the time from the start of the navigation until the browser has painted the whole page. "choose" is the time from
+choosing a design until the browser has painted it. The page itself measures these times (`performance.now`). The
+figures are median and least of 7 loads in Debian's headless Chromium, without a GPU and without a cache. With
+`--folder` the study's records stay there and later runs use them. With `--write` the figures go to
+benchmarks/results/explore_report.json.
 """
 
 from __future__ import annotations

@@ -82,7 +82,7 @@ def study(
 ) -> Study:
     """An exploration of SPACE for `networks`, not yet started, that evaluates `designs` designs in batches of `batch`
     by the search `strategy` with `seed`. Evaluations run at `place` (a dask scheduler, or processes of this computer);
-    with equal other arguments the same designs are evaluated at every place.
+    if all other arguments are equal, the same designs are evaluated at every place.
     """
     return Study(
         space=space_of(SPACE),
@@ -111,7 +111,8 @@ def seconds(searched: Study) -> tuple[float, list[Config]]:
 def known(designs: int, rounds: int) -> dict[str, Any]:
     """Explores `designs` designs with evaluations of known duration, for each search of SEARCHES on each number of
     workers in KNOWN_WORKERS, `rounds` times. Returns, by the search's name, the sum of the durations of its evaluations
-    and, for each number of workers, the median wall time and the speed relative to the first number; all in seconds.
+    and, for each number of workers, the median wall time, and the speed relative to the first number of workers. Times
+    are in seconds.
     """
     rows = dict[str, Any]()
     with (

@@ -16,10 +16,11 @@ a new process for each: a crash, a run of over LIMIT seconds and a wrong output 
 rows go to benchmarks/results/exported_networks.json. Exits 1 unless every network ran with right outputs.
 
 `whole` compiles each network for the machine with the extensions of `harness.quantized.NEEDED`, without a simulation,
-and counts the networks that run whole: one program of the accelerator, before which the processor does nothing but look
-up rows of tables by ids (inputs that are integers). A row names the extensions that the network needs or, for a network
-that is not whole, each operator that the accelerator refuses, with the reason. With `--write` the rows go to
-benchmarks/results/exported_whole.json. Exits 1 unless LEAST_WHOLE networks are whole (of all forty).
+and counts the networks that run whole. A network is whole if one program of the accelerator computes it; before this
+program, the processor may only look up rows of tables by ids (inputs that are integers). A row names the extensions
+that the network needs or, for a network that is not whole, each operator that the accelerator refuses, with the reason.
+With `--write` the rows go to benchmarks/results/exported_whole.json. Exits 1 unless LEAST_WHOLE networks are whole (of
+all forty).
 """
 
 from __future__ import annotations

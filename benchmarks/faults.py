@@ -4,9 +4,9 @@
 
 Every fault is put into a copy of the sources (vdla.verify.faults.table lists them). Each fault in the RTL needs a new
 build. Exits 1 if a fault is not caught. With `--write` all verdicts go to benchmarks/results/faults.json. With
-`--update` only those faults are tried that the file has no verdict on, or of which the fault has changed since. Each
-verdict goes to the file at once, beside the others, so an interrupted run continues. Each row has the commit at which
-its fault was tried.
+`--update` only faults that are new or changed are tried: the file has no verdict on them, or a verdict on an earlier
+form. Each verdict goes to the file at once, beside the others, so an interrupted run continues. Each row has the commit
+at which its fault was tried.
 """
 
 from __future__ import annotations
@@ -74,8 +74,8 @@ def described(fault: Fault) -> dict[str, Any]:
 
 
 def kept_rows() -> Rows:
-    """The rows of the file of results whose faults are those of the table still, by name. A row without a commit has
-    that of the whole file.
+    """The rows of the file of results, by name of the fault. Rows whose fault the table no longer has, or has changed,
+    are left out. A row without a commit has that of the whole file.
     """
     if not (RESULTS / f"{NAME}.json").exists():
         return {}
@@ -90,7 +90,9 @@ def kept_rows() -> Rows:
 
 
 def document(rows: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    """The figures of the file of results: its rows in the order of the table, and how many there are."""
+    """The figures of the file of results: its rows in the order of the table, the number of rows, and the number of
+    faults that were caught.
+    """
     ordered = [rows[fault.name] for fault in FAULTS if fault.name in rows]
     return {"faults": len(ordered), "caught": sum(row["caught"] for row in ordered), "rows": ordered}
 

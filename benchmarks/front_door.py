@@ -4,12 +4,13 @@ itself, and the time of `vdla.compile` (for this processor) for a network that i
     python benchmarks/front_door.py [--repeat N] [--network NAME ...] [--json] [--write]
 
 Networks with seeded weights: DenseNet-121 (`densenet121`) and an encoder of 24 layers of 128 numbers on 32 tokens
-(`encoder24`). For the accelerator they are quantized as a new user would (`harness.quantized`); it is `vta` with the
-extensions that they need and a chain memory (on-chip memory between layers) of 16,384 bytes. Times are medians of
-thread CPU seconds: `simulator` is the time of `vdla.sim.simulate` without data, `simulate` the time of `vdla.simulate`,
-measured one after the other in each round; `ratio` is the median of the rounds' ratios. `account_us` are microseconds
-per layer for the first access to the report's layers. `first_compile` are CPU seconds of all threads for `vdla.compile`
-of the float32 network for this processor with an empty cache; `second_compile` is the median of the calls after it.
+(`encoder24`). For the accelerator, the networks are quantized as a new user would (`harness.quantized`); the
+accelerator is `vta` with the extensions that the networks need and a chain memory (on-chip memory between layers) of
+16,384 bytes. Times are medians of thread CPU seconds: `simulator` is the time of `vdla.sim.simulate` without data,
+`simulate` the time of `vdla.simulate`, measured one after the other in each round; `ratio` is the median of the rounds'
+ratios. `account_us` are microseconds per layer for the first access to the report's layers. `first_compile` are CPU
+seconds of all threads for `vdla.compile` of the float32 network for this processor with an empty cache;
+`second_compile` is the median of the calls after it.
 """
 
 from __future__ import annotations

@@ -4,11 +4,11 @@
 
 Unfused, every operator of the ONNX model is a kernel of its own that reads and writes memory, batch normalization too.
 `fusion` = the kernels' time without fusion / with fusion, above 1 where fusion pays. It is the thread CPU time of all
-kernels on one thread. Layout changes do not count: each of these short chains has them at its ends, which a whole
-network has only once. `run` is the ratio of whole runs, including changes of layout and copies of inputs and outputs.
-The first four rows are the workloads of the TVM paper's Figure 4 (OSDI 2018, which reports 1.2 to 2 on a Titan X), then
-chains whose tensors are larger than the second-level cache, then whole networks, which are bound by computation rather
-than by memory.
+kernels on one thread. Layout changes do not count, because each of these short chains has layout changes at its ends,
+while a whole network has them only once. `run` is the ratio of whole runs, including changes of layout and copies of
+inputs and outputs. The first four rows are the workloads of the TVM paper's Figure 4 (OSDI 2018, which reports 1.2 to 2
+on a Titan X), then chains whose tensors are larger than the second-level cache, then whole networks, which are bound by
+computation rather than by memory.
 """
 
 from __future__ import annotations

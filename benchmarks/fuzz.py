@@ -128,8 +128,9 @@ def measure(kind: str, seed: int, indices: range, workers: int, *, show: bool) -
 
 def _refusals(operators: dict[str, list[int]]) -> str:
     """A text for the kinds of cases that draw random graphs: the number of operators that occurred and, for each
-    operator that was ever rejected, the share of the graphs with it that were rejected because of it. `operators`: by
-    name, [number of graphs with the operator, number of these that were rejected because of it].
+    operator because of which graphs were rejected, the share of rejected graphs among the graphs with this operator.
+    `operators`: by name of the operator, [number of graphs with the operator, number of graphs that were rejected
+    because of the operator].
     """
     least = min(operators, key=lambda name: operators[name][0])
     lines = [f"  {len(operators)} operators, {least} the fewest times: {operators[least][0]}"]

@@ -9,15 +9,15 @@ device's clock. Our kernels run in a CUDA graph. The peers are ways to run torch
 eager, and, for networks, compiled by torch.compile at max-autotune, also in a CUDA graph. Our kernels and each peer
 take turns; a row has the medians of the ratios peer's time / our time: above 1 our kernels are faster. A peer's outputs
 are compared with ours first; if they differ, nothing is written. Layers have equal pads on all sides, since torch would
-run one kernel more for unequal ones. Our weights are prepared ahead of the timed calls: packed, and for Winograd
+run one more kernel for unequal pads. Our weights are prepared ahead of the timed calls: packed, and for Winograd
 convolutions transformed. Repetitions of our graph overlap if the card supports it (programmatic dependent launch). TF32
 is off on both sides, except in rows that say tf32.
 
-At max-autotune torch.compile compiles Triton's convolutions, too, for ten minutes and more in the case of ResNet-18;
-with --library-convolutions it uses only cuDNN's convolutions, and its column says so. All rows are written to
+At max-autotune, torch.compile also compiles Triton's convolutions, which takes ten minutes and more for ResNet-18. With
+--library-convolutions, it uses only cuDNN's convolutions, and its column says so. All rows are written to
 benchmarks/results/gpu-CARD.json at the end, or none. --only takes names of rows and of groups (convolutions, "depthwise
-convolutions", products, operators, networks); these rows are written only with --update, which replaces them in the
-card's file and leaves the others there; each row has its date and commit.
+convolutions", products, operators, networks). The rows that it selects are written only with --update, which replaces
+them in the card's file and leaves all other rows there. Each row has its date and commit.
 
 Without a GPU, --device cuda:emulated runs the checks on this processor, in reduced shapes. Exit codes: 1 where a check
 fails, 2 where it cannot run.

@@ -2,9 +2,9 @@
 
     python benchmarks/gpu_cost.py [RECORDS.jsonl ...] [--arch sm_90a] [--all] [--json]
 
-Without records: the candidates of benchmarks/results/gpu-tiles-nvidia-h100-80gb-hbm3.json, drawn at random among
-candidates that the cost model estimates at no more than 2.5 to 4 times the best time; the model's constants were fitted
-to them. Candidates of another card come from the tuner:
+Without records, the candidates are those of benchmarks/results/gpu-tiles-nvidia-h100-80gb-hbm3.json. They were drawn at
+random among candidates that the cost model estimates at no more than 2.5 to 4 times the best time. The constants of the
+cost model were fitted to them. Candidates of another card come from the tuner:
 
     vdla tune --target cuda --strategy random --trials 200 --workload conv2d:C2 -o RECORDS.jsonl
 

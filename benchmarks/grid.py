@@ -125,10 +125,11 @@ def for_mobilenets(config: Config) -> Config:
     7x7.
 
     Its store FIFO is large enough to keep the bus busy, since layers that expand channels store more than they load;
-    the default size suffices for three quarters of the bus bandwidth (isa/fifos.py). Its outstanding writes cover the
-    latency with bursts of one beat (of a block with several vectors, only the vectors that contain channels are
-    stored); its outstanding reads cover the latency with rows of 7 beats. A chain memory (on-chip memory between
-    layers) has room for as many pixels as in machines with blocks of WIDE channels.
+    the default size suffices for three quarters of the bus bandwidth (isa/fifos.py). The number of outstanding writes
+    covers the latency even with bursts of one beat. Bursts are this short where a block has several vectors, but only
+    one of them contains channels and is stored. The number of outstanding reads covers the latency with rows of 7
+    beats. A chain memory (on-chip memory between layers) has room for as many pixels as in machines with blocks of WIDE
+    channels.
     """
     memory, block = config.memory, max(config.block_in, config.block_out)
     memory = replace(
@@ -147,8 +148,8 @@ def for_mobilenets(config: Config) -> Config:
 def machines(
     axes: Iterable[tuple[Sequence[int], int, int]], for_depthwise: Sequence[str]
 ) -> Iterator[tuple[Config, bool]]:
-    """Makes a machine for each (block_in and block_out of the array, bytes of the bus, read latency) in `axes`. With
-    extensions `for_depthwise`, machines have these and are adapted to MobileNets.
+    """Makes a machine for each (block_in and block_out of the array, bytes of the bus, read latency) in `axes`. If
+    `for_depthwise` names extensions, the machines have these extensions and are adapted to MobileNets.
 
     A machine with the extension `fold` is followed by the same machine without it. Yields (machine, whether it is such
     a copy without `fold`).
@@ -192,8 +193,8 @@ def cell(config: Config, networks: Sequence[Network]) -> dict[str, Any]:
 
 
 def summary(cells: Sequence[dict[str, Any]], networks: Sequence[str]) -> dict[str, Any]:
-    """Geometric mean and minimum of the utilization of `networks`, and the numbers of cells' utilizations below two
-    limits, over all cells and for each array.
+    """Geometric mean and minimum of the utilizations of `networks` in the cells, and how many utilizations are below
+    each of two limits; for all cells together and for each array.
     """
 
     def of(chosen: Sequence[dict[str, Any]]) -> dict[str, float]:

@@ -36,7 +36,8 @@ QUICK_NETWORKS = ("squeezenet1_1", "mobilenet_v2", "mnasnet", "shufflenet_v2", "
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeptCycles:
     """A number of cycles in a file of results. `file`: the file's name without ending; `row`: the network and machine
-    in words; `kept`: its value in the file; `today`: a function that simulates it again; `quick`: this takes seconds.
+    in words; `kept`: the number in the file; `today`: a function that simulates the number again; `quick`: whether the
+    simulation takes only seconds.
     """
 
     file: str

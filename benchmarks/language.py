@@ -6,13 +6,13 @@ first node that cannot.
 Models of `codesign.models.transformers` with seeded weights and few layers (harness/language_models.py) are quantized
 as a new user would (QDQ, uint8 activations, int8 weights by channel, after ONNX Runtime's own preprocessing; look-ups,
 masks and softmaxes stay float, see `left_float`) and compiled for `vta` with the extensions that such networks need.
-`whole`: from the embeddings on, all nodes run on the accelerator. `elsewhere`: in the model that starts at token ids,
-the operators that run on the processor. `--run` also simulates, and compares the outputs with the interpreter and with
-ONNX Runtime, end to end and layer by layer. `no_product` is the share of cycles of layers that have no product;
-`memory_bound`, the share of the products' roofline cycles that the bus bandwidth bounds, for example where each weight
-is used for one token only. `--file` measures other quantized files, whose models start at token ids. `--base` measures
-the time to compile the encoder of BERT-base (12 layers of width 768, a sequence of 128): the median of three, wall time
-and CPU time. With `--write` all rows go to benchmarks/results/language.json.
+`whole` says whether all nodes from the embeddings on run on the accelerator. `elsewhere` has the operators that run on
+the processor if the model starts at token ids. `--run` also simulates, and compares the outputs with the interpreter
+and with ONNX Runtime, end to end and layer by layer. `no_product` is the share of cycles that layers without products
+take. `memory_bound` is about the products: the share of their roofline cycles that is bounded by the bus bandwidth, for
+example where each weight is used for one token only. `--file` measures other quantized files, whose models start at
+token ids. `--base` measures the time to compile the encoder of BERT-base (12 layers of width 768, a sequence of 128):
+the median of three, wall time and CPU time. With `--write` all rows go to benchmarks/results/language.json.
 """
 
 from __future__ import annotations
@@ -60,8 +60,9 @@ Feeds = Callable[[int], dict[str, np.ndarray]]
 
 
 def quantized(name: str, model: onnx.ModelProto, feeds: Feeds) -> Path:
-    """Path of the float model `model` quantized, a file in the cache; the file is made if it does not exist. Its name
-    begins with `name`. `feeds`: returns the model's inputs for a seed; those of the first seeds are for calibration.
+    """The path of a file in the cache with the quantized form of the float model `model`. The file is made if it does
+    not exist; its name begins with `name`. `feeds`: a function that returns the model's inputs for a seed; the inputs
+    for the first seeds are used for calibration.
     """
     exclude = left_float(model)
     content = model.SerializeToString(deterministic=True)
@@ -183,7 +184,9 @@ def _compiled(path: Path, config: Config, arrays: dict[str, np.ndarray], simulat
 
 
 def compile_base(config: Config) -> dict[str, float]:
-    """Medians of the wall-clock and CPU seconds of compiling BERT-base's encoder for `config` three times."""
+    """Medians of the wall-clock ("wall_s") and CPU seconds ("cpu_s") of compiling BERT-base's encoder for `config`
+    three times.
+    """
     tokens, sizes = 128, BertSizes(layers=12)
     model = bert_encoder(0, 1, tokens, sizes)
 

@@ -3,13 +3,14 @@ accelerator and processor.
 
     python benchmarks/lengths.py [NAME ...] [--tolerance T] [--rounds N] [--json] [--write]
 
-`accelerator`: BERT of MiniLM's width, two layers, from embeddings on, quantized as benchmarks/language.py does it, on
-`vta` with the extensions of such networks; cycles of the simulator. `bert` and `gpt2`: the same BERT starting at token
-ids, and GPT-2 small with two layers on a prompt, float32, on this processor; thread CPU time, artefact and static
-network in turns, medians of the rounds' ratios. Vocabularies have 2,048 words, weights are seeded. `ratio` is the cost
-of the artefact over the cost of the network compiled for exactly that length; `worst` and `geomean` are over the
-lengths measured. Outputs of both are compared: on the accelerator every bit, on the processor within 1e-5 of the
-greatest value. `bytes` is the size of the artefact's file, `static_bytes` the size of a file for 512 tokens only.
+`accelerator` is a BERT of MiniLM's width with two layers, from embeddings on. It is quantized as in
+benchmarks/language.py, runs on `vta` with the extensions of such networks, and is measured in the simulator's cycles.
+`bert` is the same BERT starting at token ids, and `gpt2` is GPT-2 small with two layers on a prompt. These two are
+float32 and run on this processor, artefact and static network in turns; the figures are medians of the rounds' ratios
+of thread CPU time. Vocabularies have 2,048 words, weights are seeded. `ratio` is the cost of the artefact over the cost
+of the network compiled for exactly that length; `worst` and `geomean` are over the lengths measured. Outputs of both
+are compared: on the accelerator every bit, on the processor within 1e-5 of the greatest value. `bytes` is the size of
+the artefact's file, `static_bytes` the size of a file for 512 tokens only.
 """
 
 from __future__ import annotations

@@ -74,10 +74,10 @@ def machine(name: str) -> Config:
 def measure(
     config: Config, count: int, seed: int, programs: int, jobs: int, seconds: float
 ) -> dict[str, Any]:
-    """Draws `count` mutations of the Verilog of `config` and `programs` random programs, both with `seed`, runs each
-    mutated machine beside the simulator, `jobs` at a time, and compares those that no program catches with the design,
-    each comparison for at most `seconds`. Returns the campaign's figures by name. Raises SystemExit if the design
-    without a mutation already differs from the simulator.
+    """Draws `count` mutations of the Verilog of `config` and `programs` random programs, both with `seed`, and runs
+    each mutated machine beside the simulator, `jobs` machines at a time. Mutations that no program catches are compared
+    with the design; a comparison takes at most `seconds`. Returns the campaign's figures by name. Raises SystemExit if
+    the design without a mutation already differs from the simulator.
     """
     started = time.monotonic()
     mutants = make_mutants(

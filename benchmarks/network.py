@@ -122,7 +122,8 @@ def measure(folder: Path) -> dict[str, object]:
 
 def lowering_seconds(content: bytes, config: Config) -> float:
     """Lowers each convolution of the model `content` (an ONNX file of ResNet-18) for the machine `config`, several
-    times and without verification. Returns the median over the convolutions of each one's median CPU seconds.
+    times and without verification. Takes the median CPU seconds of each convolution; returns the median over the
+    convolutions.
     """
     graph = fuse(import_model(content))
     legalized = legalize(graph, config)

@@ -6,10 +6,10 @@ NAME is an operator or the name of a case; without names all cases of the instal
 of training, strings, sequences and optional values, which are only counted. A case is right if `vdla.compile` (target
 `llvm`) compiles it and all outputs have the expected shape, type and, within the case's tolerances, values; it is
 refused if a UserError is raised, and crashed if any other exception is. `share` is the share of right cases if cases
-are unchanged. Many cases pass at run time values that models have as constants (axes, pads, a shape); such a case is
-compiled when the values arrive, and `right_at_run` is the number of such cases that are right. For `share_fixed`, a
-case also counts as right if it is right with such parameters as constants, as with `vdla.compile(constants=...)` and
-`--constant NAME=VALUE,...`.
+are unchanged. Many cases have parameters (axes, pads, a shape) that are inputs here, while models have them as
+constants. These cases are compiled when the values of the parameters arrive; `right_at_run` is the number of these
+cases that are right. For `share_fixed`, a case also counts as right if it is right with its parameters as constants, as
+with `vdla.compile(constants=...)` and `--constant NAME=VALUE,...`.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ from vdla.util.errors import UserError
 
 
 def measure(cases: Sequence[NodeCase]) -> tuple[list[tuple[Judged, Judged | None]], Counter[str]]:
-    """Runs the node tests `cases`. Returns two verdicts on each: on the unchanged test and, if it is refused, on the
-    test with its parameters as constants (else None; also None if it has none). Also returns the number of tests that
-    are not run, by kind.
+    """Runs the node tests `cases`. Returns two verdicts on each test, and the number of tests that are not run, by
+    kind. The first verdict is on the unchanged test. If that test is refused and has parameters, the second verdict is
+    on the test with its parameters as constants; otherwise it is None.
     """
     rows: list[tuple[Judged, Judged | None]] = []
     left: Counter[str] = Counter(dict.fromkeys(EXCLUDED_KINDS, 0))

@@ -59,8 +59,8 @@ def main(options: Given) -> int:
 
 def measured(name: str, device: int, rounds: int) -> dict[str, Any]:
     """Measures the shipped network `name` in `rounds` rounds on OpenCL device number `device`, in turns with the LLVM
-    backend. Returns the medians of its milliseconds (on the OpenCL device by its own clock, else wall-clock time), the
-    median of their ratios, and the largest relative difference of outputs.
+    backend. Returns the median milliseconds on both (by the OpenCL device's own clock, and in wall-clock time for the
+    LLVM backend), the median of their ratios, and the largest relative difference of outputs.
     """
     model = build(name, "float")
     inputs = inputs_of(model)

@@ -88,9 +88,10 @@ def main(options: Given) -> None:
 
 
 def energy_of(config: Config, events: Events, changes: dict[str, float]) -> dict[str, Any]:
-    """Energy of one run on the machine `config`: the whole in microjoules, the share of each unit, and picojoules per
-    multiplication; both also on the chip alone and without its clock pins. `events`: numbers of the run's events;
-    `changes`: numbers of operand bits that change.
+    """Energy of one run on the machine `config`, by name of the figure: the whole in microjoules, and the share of each
+    unit; picojoules per multiplication on the chip (without DRAM), with and without clock pins; and the share of each
+    unit in the energy of the chip without clock pins. `events`: numbers of the run's events; `changes`: numbers of
+    operand bits that change.
     """
     units = energy_by_model(config, events, changes)
     chip = {unit: value for unit, value in units.items() if unit != "DRAM"}

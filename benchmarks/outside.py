@@ -70,8 +70,8 @@ def quantized(name: str, size: int) -> Path:
 
 def measure(name: str, config: Config, size: int, simulate: bool) -> dict[str, Any]:
     """Measures the network `name` for images of `size` rows and columns on the machine `config`; returns its row of the
-    results. `simulate`: also runs a network that the accelerator takes whole. An error gives a row with its message;
-    `crashed` then tells an error that users should never see.
+    results. `simulate`: also runs a network that the accelerator takes whole. After an error, the row has the error's
+    message; `crashed` marks an error that users should never see.
     """
     row: dict[str, Any] = {"name": name, "size": size, "chain_buffer_bytes": config.chain_buffer_bytes}
     try:

@@ -133,8 +133,8 @@ def export(name: str, path: Path) -> None:
 
 
 def quantize(name: str, path: Path, out: Path, size: int | None = None) -> None:
-    """Writes the quantized form of the ONNX file `path` to `out`. Its images have `size` rows and columns; None: those
-    of torchvision's network `name`.
+    """Writes the quantized form of the ONNX file `path` to `out`. The network's images have `size` rows and columns
+    (None: the size of torchvision's network `name`).
     """
     side = SIZES.get(name, SIZE) if size is None else size
     rng = np.random.default_rng(CALIBRATION_SEED)

@@ -2,17 +2,18 @@
 
     python benchmarks/python_mutants.py [--count 100] [--seed 1] [--jobs 2] [--limit 240] [--covering FILE] [--write]
 
-The mutants are drawn; then all tests run once in a clone of HEAD, with coverage by test of the mutants' files (twenty
-minutes on two cores; `--covering` stores the coverage in a file, or reads it from there). Then each mutant is written
-into a clone, and the tests that execute its line run until one fails: fast tests first, tests of the mutant's own
-folder earlier, up to a total of LIMIT seconds (measured without a mutant). A mutant counts as hung, and as noticed, if
-its tests take several times as long as without the mutant.
+The mutants are drawn. Then all tests run once in a clone of HEAD, and it is recorded which lines of the mutants' files
+each test executes (twenty minutes on two cores; `--covering` stores this coverage in a file, or reads it from there).
+Then each mutant is written into a clone, and the tests that execute its line run until one fails. Fast tests and tests
+of the mutant's own folder run first. Together, the tests take at most LIMIT seconds (measured without a mutant). A
+mutant counts as hung, and as noticed, if its tests take several times as long as without the mutant.
 
-Some lines run only once, when their module is imported, and set names. The tests of a mutant in such a line are those
-that execute a line that reads one of the names; if no line reads them, those that execute any line of the file.
-Coverage does not record lines that numba compiles or another process executes: for these lines, the tests of the
-mutant's own folder and those of networks run. Survivors are listed with their lines; only a reader can decide which of
-them are equivalent to the original. With `--write` the result goes to benchmarks/results/python_mutants.json.
+Some lines run only once, when their module is imported, and set names. A mutant in such a line is tried with the tests
+that execute a line which reads one of the names. If no line reads a name, it is tried with the tests that execute any
+line of the file. Coverage does not record lines that numba compiles or another process executes: for these lines, the
+tests of the mutant's own folder and those of networks run. Survivors are listed with their lines; only a reader can
+decide which of them are equivalent to the original. With `--write` the result goes to
+benchmarks/results/python_mutants.json.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ these.
 NETWORKS = ("tests/compiler/test_networks.py", "tests/compiler/test_cpu_networks.py")
 OWN_EARLIER = 4
 """Factor that lets tests in the folder nearest to the mutated file run earlier. Tests run in the order of their
-seconds; the seconds of these tests are divided by this factor.
+seconds, fastest first; the seconds of tests in this folder are divided by the factor.
 """
 SLOWER, START = 3, 120
 """A mutant hangs if its tests take more than SLOWER times their usual time plus START seconds."""
@@ -123,8 +124,8 @@ def measure_covering(paths: Sequence[str], jobs: int) -> Covering:
 
 
 def seconds_of(junit: Path) -> dict[str, float]:
-    """The seconds that each test took that passed, by FILE::NAME, from pytest's report `junit`. The names leave out
-    test classes, because the project has none.
+    """The seconds of each test that passed, by FILE::NAME, from pytest's report `junit`. The names leave out test
+    classes, because the project has none.
     """
     from xml.etree import ElementTree
 
@@ -154,9 +155,9 @@ def tests_of(mutant: Mutant, source: str, covering: Covering, limit: float = flo
     """The tests of `covering` to run for a mutant, in order. Together they take at most `limit` seconds, unless the
     first one alone takes more. `source`: the text of the file without the mutant.
 
-    They are the tests that execute the mutated statement; if there are none, those that execute a line that reads a
-    name set there; else those that execute any line of the file; else those in the nearest folder and those of
-    networks.
+    The first of these groups that is not empty is taken: tests that execute the mutated statement; tests that execute a
+    line that reads a name which the statement sets; tests that execute any line of the file; tests in the nearest
+    folder and tests of networks.
     """
     lines = covering.lines.get(mutant.path, {})
 

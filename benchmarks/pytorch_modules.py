@@ -5,13 +5,13 @@
 
 The modules are those of exported_networks: from torchvision, from transformers, or written with torch.nn, with seeded
 weights. Each is measured in a process of its own. `processor`: largest difference between the outputs of
-`vdla.compile(module, "llvm", args=...)` and PyTorch's, relative to the largest value; right up to 1e-4. `accelerator`:
-`vdla.quantize(module, [...], whole=True)` makes a quantized network, in which every rounding is written; the figure is
-the largest relative difference between its outputs on the accelerator (with the configuration; divided between
-accelerator and this processor if the accelerator refuses a node), and its outputs on this processor alone; right up to
-0.05, a few quantization steps. `whole`: whether the accelerator ran all of the network. `quantization`: largest
-relative difference between the quantized network's outputs on this processor and PyTorch's, without a bound, as the
-weights are random. Exit code 1: a row is not right.
+`vdla.compile(module, "llvm", args=...)` and PyTorch's, relative to the largest value; right up to 1e-4. For
+`accelerator`, `vdla.quantize(module, [...], whole=True)` makes a quantized network, in which every rounding is written.
+The figure is the largest relative difference between two runs of this network: on the accelerator with the
+configuration, and on this processor alone. If the accelerator refuses a node, the first run is divided between
+accelerator and processor. The figure is right up to 0.05, a few quantization steps. `whole`: whether the accelerator
+ran all of the network. `quantization`: largest relative difference between the quantized network's outputs on this
+processor and PyTorch's, without a bound, as the weights are random. Exit code 1: a row is not right.
 """
 
 from __future__ import annotations

@@ -7,10 +7,10 @@ Each network is calibrated on N samples; its error is the SQNR (signal to quanti
 other samples. `uniform` are the four forms that are the same for all layers. Cycles are exact; the time of float layers
 is that of an assumed processor (see `processor`). `within` is the front's best SQNR at given multiples of the latency
 of uint8 with one scale for each channel. The shipped networks have seeded weights, not trained ones. `searches`
-compares the search on `small_cnn` with two searches that begin with the same points, and then only change points of the
-front, or draw random decisions. The measure is the hypervolume of (log latency, log noise), bounded by the largest
-latency and the worst noise of `uniform`, divided by the hypervolume of all searches together. There are figures for
-several seeds.
+compares the search on `small_cnn` with two other searches that begin with the same points. One of them then only
+changes points of the front; the other draws random decisions. The measure is the hypervolume of (log latency, log
+noise), bounded by the largest latency and the worst noise of `uniform`, divided by the hypervolume of all searches
+together. There are figures for several seeds.
 """
 
 from __future__ import annotations
@@ -107,8 +107,8 @@ class AroundAlone(Search):
 
 class RandomDecisions(Search):
     """A search for quantization decisions that begins with the same assignments of decisions as `Search`, and then
-    draws random assignments. Each assignment has a random share, with which each layer that may be float is float; each
-    other decision is changed with probability 1/2.
+    draws random assignments. For each assignment, a probability p is drawn at random. Each layer that may be float is
+    float with probability p; each other decision is changed with probability 1/2.
     """
 
     def ask(self) -> Asking:

@@ -82,7 +82,9 @@ MACHINES = {
     "batch 4": "batch = 4\nacc_banks = 1\n",
     "64x64, batch 4": f"batch = 4\ninp_buffer_bytes = 524288\nacc_buffer_bytes = 2097152\n{WIDE}{WIDE_BUS}",
 }
-"""Configuration files by name: the fields that differ from the defaults, which equal `vta`."""
+"""The contents of configuration files, by name. A file has only the fields that differ from the defaults; the defaults
+are those of `vta`.
+"""
 TIMEOUT = 600.0
 """Seconds after which `vdla rtl` counts as hung and is killed."""
 

@@ -5,9 +5,9 @@ spaces.
 
 For each program `points` random legal points of the space are compiled and timed on one thread (thread CPU time,
 medians); the default's kernel is timed before and after. `best` and `median` are the default's time over the time of
-the best and of the median point, above 1 where the point is faster; `scheduled` is the share of legal points that can
-be scheduled; `legal` the share of all points that keep to the space's limits; `features` the time to compute a
-program's features, `schedule` the time to schedule a point.
+the best and of the median point, above 1 where the point is faster. `scheduled` is the share of legal points that can
+be scheduled. `legal` is the share of all points that keep to the space's limits. `features` is the time to compute a
+program's features, and `schedule` is the time to schedule a point.
 """
 
 from __future__ import annotations

@@ -73,9 +73,9 @@ _FIELDS = {
 
 
 def macro(cacti: Path, words: int, width: int, defaults: str) -> dict[str, float]:
-    """Area of a macro of `words` words of `width` bits (square micrometres), its times (ns), energies of its accesses
-    (pJ) and leakage (microwatts). `cacti`: folder of the program `cacti`; `defaults`: lines of CACTI's settings for
-    parts that the macro does not have. Raises SystemExit if CACTI does not print a figure.
+    """Figures, by name, of a macro of `words` words of `width` bits: area (square micrometres), times (ns), energies of
+    accesses (pJ) and leakage (microwatts). `cacti`: folder of the program `cacti`; `defaults`: lines of CACTI's
+    settings for parts that the macro does not have. Raises SystemExit if CACTI does not print a figure.
     """
     text = defaults + _OPTIONS.format(
         size=words * width // 8, width=width, width_bytes=width // 8, node=NODE_NM / 1000, cells=CELLS

@@ -58,8 +58,8 @@ def changed(ours: Outputs, theirs: Outputs) -> float:
 
 def on_processor(model: Written, content: bytes) -> dict[str, Any]:
     """The figures `steps` and `changed`, which compare outputs on this processor with LiteRT's, and `litert_steps`,
-    which compares LiteRT's reference kernels with its default kernels (None if they refuse the model). `changed` is
-    None if an output is not of integers. `content`: the file of `model`.
+    which compares LiteRT's reference kernels with LiteRT's default kernels (None if the reference kernels refuse the
+    model). `changed` is None if an output is not of integers. `content`: the file of `model`.
     """
     inputs = samples(model)
     theirs = litert(content, inputs)

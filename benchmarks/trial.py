@@ -3,9 +3,9 @@
     python benchmarks/trial.py [--layers conv2d:C2 depthwise:D1] [--candidates 30] [--config vta] [--seed 0]
                                [--json] [--write]
 
-A trial is one legal candidate of a workload's space, drawn at random: scheduling by the template with the candidate's
-knobs, the passes, linking as a program of its own, and simulation without data. The first trial loads the compiled code
-and is not counted.
+A trial measures one legal candidate of a workload's space, drawn at random. Its steps are scheduling by the template
+with the candidate's knobs, the passes, linking as a program of its own, and simulation without data. The first trial
+loads the compiled code and is not counted.
 """
 
 from __future__ import annotations

@@ -4,11 +4,11 @@
                                 [--json]
 
 The searches are those of `benchmarks/harness/searches.py`: the tuner's own ("full"), the same without its first points
-(candidates that the template's cost estimate ranks best), random and genetic search with and without these, and the
-template's estimate alone. All searches use the workload's space with its limits, but no defaults, shipped records or
-other workloads. The exception are the transfer rows: their cost model has learned from the runs of other layers with
-the same template (C1 has another template), but not from this layer. The best known cost is the best of all runs. Costs
-are simulated cycles, so that a point is simulated only once for all searches of a layer.
+(candidates that the template's cost estimate ranks best), random and genetic search with and without these first
+points, and the template's estimate alone. All searches use the workload's space with its limits, but no defaults,
+shipped records or other workloads. The exception are the transfer rows: their cost model has learned from the runs of
+other layers with the same template (C1 has another template), but not from this layer. The best known cost is the best
+of all runs. Costs are simulated cycles, so that a point is simulated only once for all searches of a layer.
 
 Runs that are already in benchmarks/results/tuning_vdla.json are repeated only with --again. With --write every layer is
 written to this file as it ends. A notebook plots the file.
@@ -97,8 +97,8 @@ def search(
     (candidate schedules) with their costs. The run has its improvements as (trial, cycles), and the CPU seconds of
     measuring and of choosing points; it ends early if the search proposes no more points.
 
-    `prior`: samples of other layers from which the cost model learns first. `simulated`: the layer's points that other
-    searches simulated already; it gets those of this search, too. None: no points are known.
+    `prior`: samples of other layers from which the cost model learns first. `simulated`: the layer's points that
+    earlier searches have simulated; the points of this search are added to it. None: no points are known.
     """
     simulated = Simulated(task_of(config, layer)) if simulated is None else simulated
     space = simulated.task.space
@@ -150,8 +150,8 @@ def transfer_samples(config: str, layer: str) -> Samples:
 
 
 def transfer_runs(config: str, layer: str, seeds: Sequence[int], prior: Sequence[Samples]) -> list[Run]:
-    """Runs of the tuner's own search ("full") on a layer, one for each of `seeds` and each of TRANSFER_TRIALS trials,
-    with a cost model that has learned from the samples `prior` of other layers.
+    """Runs the tuner's own search ("full") on a layer once for each of `seeds`, for TRANSFER_TRIALS trials, with a cost
+    model that has learned from the samples `prior` of other layers. Returns the runs.
     """
     simulated = Simulated(task_of(config, layer))
     return [

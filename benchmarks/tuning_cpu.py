@@ -6,16 +6,16 @@ trial.
                                     [--count] [--write] [--json]
 
 The searches are those of `vdla.benchmarks.harness.searches`, without defaults, shipped records or other workloads.
-Candidates are measured in a worker process. Before each search and after every batch, the template's default is
-measured in the same process; ratios are relative to its median time, so that other load slows both. `peer` is ONNX
-Runtime's marginal time (`vdla bench`), interleaved with the default's in this process: a candidate's speed relative to
-the peer is its speed relative to the default times the default's speed relative to the peer. `random` are quantiles of
-legal random points. CPU seconds of a trial: `compile`; `measure`, including inputs and check; `overhead`, all other
-work in both processes, including the choice of candidates. With --features program a short list of candidates is
-lowered and ranked once more before each batch, as in `vdla tune`. With --write the curves go to
-benchmarks/results/tuning_cpu.json, which the notebook plots; seconds in curves are the ratios times the median time of
-the layer's default over all of its searches. With --count the number of distinct programs of each space is printed
-instead: exactly where feasible, else a lower bound.
+Candidates are measured in a worker process. The template's default is measured in the same process, before each search
+and after every batch. Ratios are relative to the median time of the default, so that other load slows both. `peer` is
+ONNX Runtime's marginal time (`vdla bench`). It is measured in this process, interleaved with the default. The speed of
+a candidate relative to the peer is the product of two ratios: candidate to default, and default to peer. `random` are
+quantiles of legal random points. The CPU seconds of a trial have three parts: `compile`; `measure`, with inputs and
+check; and `overhead`, all other work in both processes, with the choice of candidates. With --features program, a short
+list of candidates is lowered and ranked once more before each batch, as in `vdla tune`. With --write, the curves go to
+benchmarks/results/tuning_cpu.json, which the notebook plots. Seconds in curves are the ratios times the median time of
+the layer's default over all searches of the layer. With --count, the number of distinct programs of each space is
+printed instead: exactly where feasible, else a lower bound.
 """
 
 from __future__ import annotations
@@ -70,8 +70,9 @@ def search(
     until ENOUGH of ONNX Runtime's speed (None: never), the best speed relative to the template's default, and the CPU
     seconds of a trial.
 
-    `default_over_peer`: the speed of the template's default relative to ONNX Runtime's. `features`: "program" lets a
-    search with a learned model lower a short list of candidates and rank it again before each batch; "account": not.
+    `default_over_peer`: the speed of the template's default relative to ONNX Runtime's. `features`: with "program", a
+    search with a learned model lowers a short list of candidates and ranks it again before each batch; with "account",
+    it does not.
     """
     target, workload = host_target(), workload_of(name)
     own = CPU.space(target, workload)

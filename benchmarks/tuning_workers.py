@@ -79,8 +79,8 @@ def batches_of(
 def compare(backends: Mapping[str, Backend], rounds: Sequence[Sequence[Batch]]) -> dict[str, Any]:
     """Lets every backend measure all batches of every round. Returns for each backend the trials a second, the CPU
     milliseconds per trial and the cores that trials keep busy; and for each kind of backend, the time with one worker
-    divided by the time with two. The first round is not counted. `backends`: by kind ("dask" or "local") and number of
-    workers, such as "dask, 2".
+    divided by the time with two. The first round is not counted. The keys of `backends` are texts with the kind ("dask"
+    or "local") and the number of workers, such as "dask, 2".
     """
     walls: dict[str, list[float]] = {name: [] for name in backends}
     spent: dict[str, list[float]] = {name: [] for name in backends}

@@ -12,8 +12,8 @@ from vdla.compiler.codegen.cpu.machine_code import target_machine
 from vdla.compiler.ir.types import DType
 
 SUMS = 12
-"""Number of independent sums: at least the latency times the number of multiply-add units of any core, and few enough
-for 16 registers.
+"""Number of independent sums. It is large enough to keep all multiply-add units of any core busy (the latency of a unit
+times the number of units), and small enough for 16 registers.
 """
 STEPS = 200_000
 REPEATS = 15

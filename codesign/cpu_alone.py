@@ -28,17 +28,17 @@ from .kernels_run import compile_on
 PRODUCTS = frozenset(
     ["Conv", "ConvTranspose", "Gemm", "MatMul", "QLinearConv", "QLinearMatMul", "LSTM", "GRU", "RNN"]
 )
-"""ONNX operators (products and recurrent layers) that dominate their kernel: they take most of its time, whatever
-other operators are fused into it.
+"""ONNX operators (products and recurrent layers) that take most of the time of a kernel, whatever other operators are
+fused into the kernel.
 """
 _LONGEST_END = 10.0
-"""Seconds that the compiling process gets to end after it was terminated; then it is killed."""
+"""Seconds that the compiling process has to end after the signal SIGTERM; after that, the process is killed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CpuAlone:
-    """Time of the whole network on the CPU alone, in `seconds`, and each region's part of that time, by name of the
-    region.
+    """The time of the whole network on the CPU alone, in `seconds`, and the part of this time that each region takes,
+    by name of the region.
 
     If the network cannot run on the CPU, `seconds` is None and `remark` is the reason.
     """
@@ -91,7 +91,8 @@ def run_cpu_alone(
     remark: Callable[[str], None],
 ) -> CpuAlone:
     """Runs the whole network on the CPU, measures its time as `timed` measures regions on the CPU (median of repeated
-    runs), and divides the time among `regions`. A network that the CPU cannot run gives no time, but the reason.
+    runs), and divides the time among `regions`. If the CPU cannot run the network, the result has the reason in place
+    of a time.
 
     `feeds` are the network's inputs by name; `remark` is passed to `kernels_run.compile_on`. Raises UserError.
     """
@@ -110,7 +111,8 @@ def run_cpu_alone(
 def divide_time(
     profile: Sequence[KernelTime], regions: Sequence[Region], seconds: float
 ) -> Mapping[str, float]:
-    """Divides `seconds` among regions, by name, in proportion to the times of their kernels in `profile`.
+    """Divides `seconds` among regions in proportion to the times in `profile` of the regions' kernels. Returns seconds
+    by name of the region.
 
     A kernel belongs to the region of its first product (`PRODUCTS`) or, if it has none, to the region of its first
     node. A kernel that computes no node of a region, such as a change of layout, belongs to the region of the kernel

@@ -51,7 +51,7 @@ class CheckError(UserError):
 
 
 class RefusedModelError(CheckError):
-    """Raised for a model that ONNX Runtime refuses; `reason` is the first line of its message."""
+    """Raised for a model that ONNX Runtime refuses; `reason` is the first line of ONNX Runtime's message."""
 
     def __init__(self, reason: str, way_out: str) -> None:
         super().__init__(f"ONNX Runtime cannot run the model: {reason}; {way_out}")
@@ -107,8 +107,9 @@ def sample_arrays(graph: Graph, count: int, seed: int = 0) -> list[Arrays]:
 
 
 def shipped_samples(model: TakesInputs, count: int, seed: int = 0) -> list[Arrays] | None:
-    """The sample images of a shipped model, one dict of arrays for each of `count` launches. None for other models: if
-    the name is neither a shipped model's nor begins with one and "_", or the input is no float32 image of its size.
+    """The sample images of a shipped model, one dict of arrays for each of `count` launches. None for any other model.
+    A model counts as shipped if its name is the name of a shipped model, or begins with that name and "_", and if its
+    only input is a float32 image of the shipped model's size.
     """
     name = next((n for n in models.NAMES if model.name == n or model.name.startswith(f"{n}_")), None)
     if name is None or len(model.inputs) != 1:
@@ -134,7 +135,8 @@ def sample_values(
 def load_arrays(path: Path, fits: Callable[[Arrays], object]) -> Arrays:
     """The arrays of an npz file by name. Raises CheckError if the file is no npz file, or contains Python objects.
 
-    `fits` gets the headers (shapes and types) before any data are read, checks them, and raises its own errors.
+    `fits` is called with the headers (shapes and types) before any data are read. It checks the headers and raises its
+    own errors.
     """
     data = read_whole(path, "inputs")
     if data.startswith(_BARE_ARRAY):
@@ -166,7 +168,7 @@ def split_launches(
     launches.
 
     Raises CheckError for a missing or unknown name, a wrong shape or type, more than MOST_LAUNCHES launches, or inputs
-    for different numbers of launches. Its message begins with `where`, the source of the arrays.
+    for different numbers of launches. The message of the error begins with `where`, the source of the arrays.
     """
     count = _count_launches(inputs, arrays, where)
     if count == 1:
@@ -266,8 +268,8 @@ def _integer_operator(model: Path) -> str | None:
 def kernels_saturate() -> bool:
     """Whether ONNX Runtime's int8 kernels may give wrong sums on this processor.
 
-    x86 without VNNI adds products of u8 by s8 in 16 bits, which saturate; docs/measures.md describes how outputs are
-    compared on such processors. False on systems without /proc/cpuinfo.
+    On x86 processors without VNNI, the kernels add products of u8 and s8 in 16 bits, and these sums may saturate.
+    docs/measures.md describes how outputs are compared on such processors. False on systems without /proc/cpuinfo.
     """
     if platform.machine().lower() not in ("x86_64", "amd64"):
         return False
@@ -310,8 +312,8 @@ def compare_layers(
     A comparison of the outputs alone would be too strict. In symmetric int8 models, ONNX Runtime computes each layer in
     float32, between a DequantizeLinear and a QuantizeLinear, so a result may differ in its last bit; over many layers
     these differences add up (docs/measures.md). The same happens with all models on processors whose integer kernels
-    saturate. If a model rounds the statistics of a normalization's rows, which the accelerator does not, ONNX Runtime
-    computes the model without these roundings (`statistic_roundings`).
+    saturate. Some models round the statistics of a normalization's rows; the accelerator does not. ONNX Runtime
+    computes these models without the roundings (`statistic_roundings`).
 
     `abilities`: the operators that the target supports; they decide how the model is divided into layers. Raises
     CheckError.
@@ -394,7 +396,7 @@ def _stored(
 def onnxruntime_outputs(
     model: Path, graph: Graph, launches: Sequence[Arrays], *, optimized: bool = True
 ) -> list[Arrays]:
-    """The outputs of every launch of `model`, computed by ONNX Runtime; `graph` is the same model as we imported it.
+    """The outputs of every launch of `model`, computed by ONNX Runtime; `graph` is our own import of the same model.
     Raises CheckError if ONNX Runtime refuses the model.
 
     For models with uint8 activations, ONNX Runtime's default optimization is on, so that its integer kernels are used;

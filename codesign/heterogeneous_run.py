@@ -122,12 +122,11 @@ def check_division(
     results: Sequence[HeterogeneousResult],
     wanted: str,
 ) -> tuple[DivisionCheck | None, str | None]:
-    """Compares every launch with a reference; in any case also compares the accelerator's regions with our own
-    interpreter.
+    """Compares the accelerator's regions with our own interpreter, and every launch with a reference.
 
-    `wanted` is auto, onnxruntime or interpreter. Returns the verdict (None if there was nothing to compare), and, if
-    auto takes the interpreter as the reference, the reason (else None). Raises RuntimeError if simulator and
-    interpreter differ, which is a defect of the toolkit.
+    `wanted` is the reference: onnxruntime, interpreter or auto. Returns (verdict, reason). The verdict is None if there
+    was nothing to compare. The reason is a text that says why auto chose the interpreter as the reference, None in all
+    other cases. Raises RuntimeError if simulator and interpreter differ, which is a defect of the toolkit.
     """
     for result in results:
         for region in network.regions:
@@ -212,9 +211,10 @@ def _compare(
 ) -> DivisionCheck:
     """Compares the results of one more launch with ONNX Runtime's, and returns `verdict` updated by this comparison.
 
-    `as_written` and `optimized` are all tensors that ONNX Runtime computes with its graph optimization off and on (the
-    same object if no region has uint8 layers). With optimization, it computes uint8 layers in integers, like the
-    accelerator, but then it does not round the float operators between these layers as the model specifies.
+    `as_written` has all tensors that ONNX Runtime computes with its graph optimization off, and `optimized` has the
+    tensors with the optimization on (the same object if no region has uint8 layers). With the optimization, ONNX
+    Runtime computes uint8 layers in integers, like the accelerator. But then it does not round the float operators
+    between these layers as the model specifies.
     """
     checks = [_compare_region(region, as_written, optimized) for region in network.regions]
     names = [name for name in network.outputs if not _is_choice(as_written[name])]
@@ -322,9 +322,9 @@ def _worst(known: Sequence[RegionCheck], more: Sequence[RegionCheck]) -> tuple[R
 
 
 def _relative(ours: np.ndarray, theirs: np.ndarray) -> float:
-    """max |a - b| / max |b| over finite elements (max |a - b| if b is all zeros). Elements where both are NaN or the
-    same infinity are ignored; any other element that is not finite makes the result the largest float64, which JSON can
-    hold.
+    """max |ours - theirs| / max |theirs| over finite elements (max |ours - theirs| if `theirs` is all zeros). Elements
+    where both are NaN or the same infinity are ignored; any other element that is not finite makes the result the
+    largest float64, which JSON can hold.
     """
     if np.array_equal(ours, theirs):
         return 0.0

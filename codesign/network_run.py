@@ -127,8 +127,8 @@ def _processors_take(path: Path) -> bool:
 
 
 def _is_quantized(path: Path) -> bool:
-    """Whether a model is quantized, in any form. True for a file that is no model, so that its error message does not
-    advise to quantize it.
+    """Whether a model is quantized, in any form. For a file that is no model, the result is True, so that the error
+    message does not advise to quantize the file.
     """
     try:
         read = read_model(path)
@@ -178,11 +178,11 @@ def load_simulator() -> None:
 def check_run(
     compiled: Compiled, model: Path, launches: Sequence[Arrays], simulated: Simulated, wanted: str
 ) -> tuple[CheckAccount, str | None]:
-    """Compares the outputs of every launch with a reference; in any case also with our own interpreter.
+    """Compares the outputs of every launch with our own interpreter, and with a reference.
 
-    `wanted` is auto, onnxruntime or interpreter. Returns the verdict, and, if auto takes the interpreter as the
-    reference, the reason (else None). Raises RuntimeError if simulator and interpreter differ, which is a defect of the
-    toolkit.
+    `wanted` is the reference: onnxruntime, interpreter or auto. Returns (verdict, reason). The reason is a text that
+    says why auto chose the interpreter as the reference, None in all other cases. Raises RuntimeError if simulator and
+    interpreter differ, which is a defect of the toolkit.
     """
     against, remark = reference_to_use(wanted, model)
     graph, abilities = compiled.graph, Abilities.of(compiled.program.config)

@@ -168,9 +168,9 @@ def _allowed(
     got: Mapping[str, np.ndarray],
     tolerance: float,
 ) -> bool:
-    """Whether the outputs `got` are close enough to the outputs `expected`. `error` is the largest relative difference;
-    it must be at most `tolerance`. It is None if it cannot be computed: then each output is judged alone, and an output
-    that should be all zeros may differ from zero by at most `tolerance`.
+    """Whether the outputs `got` are close enough to the outputs `expected`. `error` is the largest relative difference,
+    which must be at most `tolerance`. If `error` is None (it could not be computed), each output is judged alone, and
+    an output that should be all zeros may differ from zero by at most `tolerance`.
     """
     if error is not None:
         return within(error, tolerance)

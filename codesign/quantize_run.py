@@ -105,8 +105,8 @@ def split_samples(model: FloatModel, arrays: Mapping[str, np.ndarray], where: st
 def prepare_here(
     model: onnx.ModelProto, remark: Callable[[str], None], kernels: SharedKernels | None = None
 ) -> Run:
-    """Prepares a float model to run: on our own kernels or, if these lack an operator, on ONNX's reference
-    implementation, which is slow but supports the whole standard; `remark` is then called with the reason. `kernels`:
+    """Prepares a float model to run on our own kernels. If these lack an operator, the model runs on ONNX's reference
+    implementation, which is slow but supports the whole standard, and `remark` is called with the reason. `kernels`:
     compiled kernels that several models share. The returned function raises ModelError if the reference cannot run the
     model either.
     """

@@ -19,9 +19,9 @@ from vdla.isa.describe import c_header
 def rtl_files(
     machine: Config, report: Callable[[str], None] = lambda text: None
 ) -> tuple[dict[str, str], dict[str, Any]]:
-    """Returns the texts of the files by name, and the JSON object in vdla.json. For a machine whose DRAM has several
-    channels, one more file has the router between the accelerator's port and the controllers. `report` is called with a
-    line of text for each step.
+    """Returns the texts of the files by file name, and the JSON object in vdla.json. For a machine whose DRAM has
+    several channels, one more file has the router between the accelerator's port and the controllers. `report` is
+    called with a line of text for each step.
     """
     module = generate_module(machine, report=report)
     document = _metadata(machine, module)

@@ -1,4 +1,6 @@
-"""The reference for normalizations whose row statistics a model rounds to 8 bits, and the accelerator does not."""
+"""The reference for normalizations whose row statistics are rounded to 8 bits by the model, but not by the
+accelerator.
+"""
 
 from __future__ import annotations
 

@@ -48,7 +48,8 @@ def cuda_workloads(text: str, target: GpuTarget) -> list[CudaWorkload]:
     found = _elementwise(text) if text.startswith(ELEMENTWISE) else _of_model(text, target)
     if not found:
         raise UserError(
-            f"--workload {text}: has no knobs on GPUs, or is too large to be measured; name another workload"
+            f"--workload {text}: cannot be tuned on GPUs, where it has no knobs or takes too much memory; name "
+            "another workload"
         )
     return found
 

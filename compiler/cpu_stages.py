@@ -65,13 +65,13 @@ class CpuLowering:
         )
 
     def default(self, graph: Graph, node: Node) -> LoweredCpuNode | None:
-        """The node lowered with the default knobs of its processor template; None for a node that needs no kernel."""
+        """The node, lowered with the default knobs of its processor template. None for a node without a kernel."""
         if isinstance(node.operator, Int8Operator):
             return lower_int8_node(graph, node, node.operator)
         return lower_node(self.target, graph, node)
 
     def methods(self, graph: Graph, node: Node) -> tuple[LoweredCpuNode, ...]:
-        """All ways to lower a node: on processors only the default one; none if the node needs no kernel."""
+        """All ways to lower a node. On processors this is only the default way; empty if the node needs no kernel."""
         lowered = self.default(graph, node)
         return () if lowered is None else (tunable(lowered),)
 
@@ -92,8 +92,8 @@ def _channel_block(lanes: int, channels: int) -> int:
 class SharedKernels:
     """Compiled kernels of one target, shared by several networks; use it in a `with` statement.
 
-    A background thread generates the code of a kernel while later kernels are lowered; the first run of a kernel waits
-    for its code.
+    A background thread generates the code of a kernel while the next kernels are lowered. The first run of a kernel
+    waits for the kernel's code.
     """
 
     def __init__(self) -> None:
@@ -113,8 +113,8 @@ def cpu_now(
     """The form of compilation (target and way of code generation) for networks that run in this process on this
     machine.
 
-    `target`: the level of this machine's instruction set to use (None: the highest). `kernels`: a cache of the kernels
-    of earlier networks for the same target. New kernels are added; their code may be generated later.
+    `target`: the level of this machine's instruction set to use (None: the highest). `kernels`: a cache with the
+    kernels of earlier networks for the same target. New kernels are added; their code may be generated later.
     """
     target = host_target() if target is None else target
 
@@ -149,7 +149,7 @@ def cpu_ahead(target: CpuTarget, *, library: str | None = None) -> Form[CpuTarge
     """Ahead-of-time compilation for the processor `target`, which need not be this computer's. The resulting code can
     be saved as an archive (`runtime.network_archive`) or as one function of an object file (`runtime.network_object`).
 
-    `library`: name of a static library that is also built, for an archive; None builds none.
+    `library`: name of a static library with the kernels, which is part of an archive. With None no library is built.
     """
 
     @contextmanager
@@ -186,8 +186,8 @@ def cpu_ahead(target: CpuTarget, *, library: str | None = None) -> Form[CpuTarge
 
 
 def function_name(modules: dict[str, Module]) -> str:
-    """An unused name for the function of the next kernel, in code that is written into files. `modules`: the modules so
-    far, by function name.
+    """An unused name for the function of the next kernel, in code that is written into files. `modules`: the modules of
+    earlier kernels, by function name.
     """
     return f"vdla_kernel{len(modules)}"
 

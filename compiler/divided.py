@@ -1,4 +1,4 @@
-"""Models partitioned between the accelerator and this processor: each node is assigned to one of the two, and each
+"""Partitions a model between the accelerator and this processor. Each node is assigned to one of the two, and each
 region of nodes is compiled for its side.
 
 `compile_divided` is the entry point; `frontends/onnx/submodel.py` prepares the model, `frontends/onnx/partition.py`
@@ -37,15 +37,15 @@ if TYPE_CHECKING:
     from .records.book import RecordBook
 
 _REPEAT = 5
-"""Number of timed runs of a region on each side; the medians decide which side runs the region."""
+"""Number of timed runs of a region on each side. The medians of the times decide which side runs the region."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
-    """The seconds that one region takes on the accelerator (simulated, and the conversions at the region's boundary)
-    and on the CPU (measured).
+    """The seconds that one region takes on the two sides. The time on the accelerator is simulated, and includes the
+    conversions at the region's boundary; the time on the CPU is measured.
 
-    `cpu_seconds` is None if the CPU cannot run the region, for the reason `remark`; then the accelerator runs the
+    If the CPU cannot run the region, `cpu_seconds` is None and `remark` is the reason; then the accelerator runs the
     region.
     """
 
@@ -63,8 +63,8 @@ class Comparison:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Division:
-    """A partitioned, compiled network. `comparisons`: times of the regions on both sides, if they decided where a
-    region runs; `refusals`: for each node that the accelerator's importer refused, its reason; `label`: the model's
+    """A partitioned, compiled network. `comparisons`: the times of regions on both sides, if times decided where a
+    region runs. `refusals`: the nodes that the accelerator's importer refused, with the reasons. `label`: the model's
     name in messages.
     """
 
@@ -75,8 +75,8 @@ class Division:
 
 
 class OnCpu(Protocol):
-    """A function that compiles a model for this processor. With `recorded` it uses knobs from the tuner's records, if
-    there are records, else default knobs.
+    """A function that compiles a model for this processor. With `recorded` it uses knobs from the tuner's records.
+    Without `recorded`, or if there are no records, it uses default knobs.
     """
 
     def __call__(
@@ -89,8 +89,8 @@ class OnCpu(Protocol):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Work:
     """A model to partition, as returned by `prepare_model`, and the compilers of both sides. `offload` compiles a
-    region for the accelerator, given the region and a folder for dumps; equal regions are compiled once. `clock_hertz`:
-    the accelerator's clock.
+    region for the accelerator; its arguments are the region and a folder for dumps. Equal regions are compiled once.
+    `clock_hertz`: the accelerator's clock.
     """
 
     label: str
@@ -101,9 +101,9 @@ class Work:
     clock_hertz: float | None
 
     def divide(self, cost_threads: int | None) -> tuple[Partition, tuple[Comparison, ...]]:
-        """Returns the partition, and the comparisons of regions that decided it. A region runs on the accelerator if
-        the accelerator has its operators and, with `cost_threads`, is faster than the processor with this number of
-        threads, or the processor cannot run the region.
+        """Returns the partition, and the comparisons of regions that decided it. A region runs on the accelerator only
+        if the accelerator has its operators. With `cost_threads` it must also be faster there than on this number of
+        threads of the processor, unless the processor cannot run it.
         """
         on_cpu: set[str] = set()
         comparisons: dict[tuple[str, ...], Comparison] = {}
@@ -204,8 +204,9 @@ class Work:
 
 
 def undivided(model: Source, on_cpu: OnCpu, dump_passes: Path | None) -> HeterogeneousNetwork | None:
-    """A whole model compiled as one region of the processor by `on_cpu`; None if the processor refuses the model too.
-    Raises the error if inputs must be known at compile time (`parameters_of`)."""
+    """Compiles a whole model by `on_cpu` as one region of the processor. Returns None if the processor refuses the
+    model, too. If inputs must be known at compile time (`parameters_of`), the error is raised.
+    """
     try:
         network = on_cpu(model, None if dump_passes is None else dump_passes / "00-cpu")
     except ModelError as error:
@@ -246,11 +247,11 @@ def place(
     *,
     on_cpu: Collection[str] = (),
 ) -> Partition:
-    """Partitions `model`, a result of `prepare_model`: the regions for the accelerator are those that `compile_region`
+    """Partitions `model`, a result of `prepare_model`. The regions of the accelerator are those that `compile_region`
     compiles without an error.
 
-    `label`: the model's name in messages. `config` is the accelerator, or None without one. Nodes that the accelerator
-    refuses (ModelError, DoesNotFitError) go to the CPU, and so do the nodes named in `on_cpu`.
+    `label`: the model's name in messages. `config`: the accelerator's configuration, None without an accelerator. Nodes
+    that the accelerator refuses (ModelError, DoesNotFitError) go to the CPU, and so do the nodes named in `on_cpu`.
     """
     moved, abilities = set(on_cpu), PLAIN if config is None else Abilities.of(config)
     while True:
@@ -280,9 +281,9 @@ def _refused(region: Region, compile_region: Callable[[Region], object]) -> set[
 
 
 def _blamed(region: Region, names: Collection[str]) -> set[str]:
-    """The nodes of a region to examine after a compile error that names the nodes `names`. A named node is blamed
-    itself. If partitioning has added a named node, the nodes that read its result are blamed as well. If the error
-    names no node of the region, all nodes of the region are blamed.
+    """The nodes of a region that may have caused a compile error which names the nodes `names`. These are the named
+    nodes. If a named node was added by the partitioning, they are also the nodes that read its result. If the error
+    names no node of the region, they are all nodes of the region.
     """
     behind = {reader for name in names for reader in region.readers.get(name, ())}
     return (behind | set(names)).intersection(region.nodes) or set(region.nodes)
@@ -307,11 +308,12 @@ def compile_divided(
 
     The accelerator gets the nodes that it supports; with `config` None it gets none. A model that cannot be divided,
     but that the processor can run alone, becomes one region on the processor. With `cost_threads` the accelerator keeps
-    a region only if the region's simulated time and the conversions at its border take less time than the CPU with that
-    number of threads. `clock_hertz`: the accelerator's clock, by default that of its configuration. `cpu`: the form of
-    the processor's kernels, by default `cpu_now()`. `virtual_threads`: number of overlapping copies of each scratchpad
-    buffer. `dump_passes`: a folder in which each region gets a folder. `records` of the tuner set the knobs of recorded
-    layers, on both sides. Raises UserError.
+    a region only if it is faster there than on the CPU with that number of threads. The accelerator's time is
+    simulated, and includes the conversions at the region's border. `clock_hertz`: the accelerator's clock, by default
+    that of its configuration. `cpu`: the form of the processor's kernels, by default `cpu_now()`. `virtual_threads`:
+    number of overlapping copies of each scratchpad buffer. `dump_passes`: a folder in which each region gets a folder
+    for its dumps. `records`: the tuner's records, which set the knobs of recorded layers on both sides. Raises
+    UserError.
     """
     from .cpu_stages import cpu_now
     from .frontends.onnx.float_importer import OLDEST_OPSET

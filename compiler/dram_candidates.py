@@ -1,8 +1,8 @@
 """Proposes knobs of kernels on a machine with a DRAM (hw/dram.md); `dram_choices` compares them by simulation.
 
-The templates' cost models count bus beats, and the latency of a fixed memory. A DRAM also loses cycles with each burst
-that opens a row, and with each change between reads and writes. So the knobs of least cost need not be the fastest. The
-candidates are ordered by the cost model's cycles and an estimate of these lost cycles.
+The templates' cost models assume a memory with a fixed latency, and count beats of the bus. A DRAM also loses cycles
+with each burst that opens a row, and with each change between reads and writes. So the knobs of least cost need not be
+the fastest. Candidates are ordered by the cost model's cycles plus an estimate of the lost cycles.
 """
 
 from __future__ import annotations
@@ -22,26 +22,27 @@ from .templates.vdla.template import Kernel, template_of
 from .templates.vdla.workload import Workload
 
 CANDIDATES = 7
-"""Number of points (settings of the knobs) of each kernel that are proposed: the point of least cost by the cost model,
-and the other points of least cost on a DRAM.
+"""Number of points (settings of the knobs) that are proposed for each kernel. One is the point of least cost by the
+cost model; the others have the least costs on a DRAM.
 """
 _TRIED = 4000
-"""Number of points of least cost by the cost model among which those of least cost on a DRAM are looked for. Many of
-these points have the same program.
+"""Number of points that are examined: those of least cost by the cost model. The points of least cost on a DRAM are
+chosen among them. Many of these points have the same program.
 """
 _BEAT, _TILE, _INSTRUCTION = 1.15, 40.0, 6.0
-"""Estimated cycles of a DRAM's bus for each beat (with rows and refreshes), in addition for each tile (two changes of
-direction), and for each instruction (its fetch, and the rows that the fetch opens). Chosen by simulation of
-MobileNet-v2 on DDR3-800.
+"""Estimated cycles of a DRAM's bus for each beat (with rows and refreshes). Cycles are added for each tile (two changes
+of direction) and for each instruction (its fetch, and the rows that the fetch opens). The three numbers were found by
+simulation of MobileNet-v2 on DDR3-800.
 """
 
 
 def candidates(
     config: Config, kernels: Mapping[str, Sequence[Kernel]], virtual_threads: int
 ) -> Iterator[Points]:
-    """Yields knobs for all nodes: first each node's knobs of least cost on a DRAM, last those of rank CANDIDATES - 1.
-    The buffers have as many copies as the scratchpads hold. Rank 0, the knobs of least cost by the cost model, is left
-    out, and so are nodes without knobs of the rank, and nodes whose kernels take their knobs from a series of kernels.
+    """Yields proposals of knobs for all nodes, from rank 1 to rank CANDIDATES - 1. Rank 1 are each node's knobs of
+    least cost on a DRAM. (Rank 0, the knobs of least cost by the cost model, is left out.) The buffers have as many
+    copies as the scratchpads hold. A proposal has no entry for a node without knobs of the rank, and for a node whose
+    kernels take their knobs from a series of kernels.
 
     `kernels`: the kernels of all nodes. `virtual_threads`: largest number of copies of a buffer for which costs are
     compared.
@@ -68,9 +69,9 @@ def candidates(
 
 
 def _of_least_cost(space: Space, most: Values) -> tuple[Values, ...]:
-    """Up to CANDIDATES points of `space` whose programs differ: the point of least cost by the cost model, then the
-    other points in order of their cost on a DRAM. They are in the first group of the space's candidates that has a
-    legal point. `most`: upper limits of knobs, by the knob's name.
+    """Up to CANDIDATES points of `space` with different programs. The first is the point of least cost by the cost
+    model; the others are ordered by their cost on a DRAM. All points are in the first group of the space's candidates
+    that has a legal point. `most`: upper limits of knobs, by the knob's name.
     """
     names = [axis.name for axis in space.axes]
     for group in space.candidates:
@@ -99,10 +100,11 @@ def _of_least_cost(space: Space, most: Values) -> tuple[Values, ...]:
 
 
 def _lost_cycles(quantities: Columns) -> np.ndarray | float:
-    """Estimated cycles that a kernel loses on a DRAM, for each point (setting of the knobs): the cycles by which the
-    bus is busy longer, with rows and changes of direction, than the kernel's busiest unit without them.
+    """Estimated cycles that a kernel loses on a DRAM, for each point (setting of the knobs). With rows and changes of
+    direction, the bus is busy for a longer time than the kernel's busiest unit without them; the difference is the lost
+    cycles.
 
-    `quantities`: the cost model's results for these points. The result is 0 if they do not tell the traffic.
+    `quantities`: the cost model's results for these points. If they do not include the traffic, the result is 0.
     """
     if "tiles" not in quantities:
         return 0.0
@@ -114,9 +116,9 @@ def _lost_cycles(quantities: Columns) -> np.ndarray | float:
 def with_deeper_buffers(
     config: Config, kernels: Sequence[Kernel], knobs: Sequence[Values]
 ) -> tuple[Values, ...]:
-    """The `knobs` of a node's kernels, with as many copies of each buffer as the scratchpads hold. The load unit then
-    runs further ahead of the array, and the array further ahead of the store unit, so that the array waits less for
-    loads while stores use the bus.
+    """The `knobs` of a node's kernels, with as many copies of each buffer as the scratchpads hold. With more copies,
+    the load unit runs further ahead of the array, and the array further ahead of the store unit. While stores use the
+    bus, the array then waits less for loads.
     """
     return tuple(
         [_deeper(config, kernel.workload, values) for kernel, values in zip(kernels, knobs, strict=True)]

@@ -1,5 +1,6 @@
-"""Chooses the knobs of a network on a machine with a DRAM (hw/dram.md), and the nodes whose stores are separated in
-time from loads (`codegen/vdla/dram_placement.py`), by simulated cycles of the whole network.
+"""Makes two choices for a network on a machine with a DRAM (hw/dram.md): its knobs, and the nodes whose stores are
+separated in time from loads (`codegen/vdla/dram_placement.py`). Both are chosen by simulated cycles of the whole
+network.
 
 `dram_candidates` proposes knobs. The simulator counts row misses and turnarounds exactly. One program compares options
 of many nodes: the cycles of a node and its neighbours show whether the node's option is good.
@@ -28,9 +29,11 @@ from .templates.vdla.lower import UnfitNodeError, choose_points
 from .templates.vdla.template import Kernel
 
 MOST_INSTRUCTIONS = 400_000
-"""Largest number of instructions in all programs that are simulated for one network. ResNet-18 has 11,000."""
+"""Largest number of instructions in all programs together that are simulated for one network. (A program of ResNet-18
+has 11,000.)
+"""
 NOT_COMPILED = (LegalityError, EmissionError, PlacementError, UnfitNodeError, ValueError)
-"""Exceptions that mean that a network cannot be compiled with some candidate."""
+"""Exceptions which mean that the network cannot be compiled with a candidate."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,17 +62,18 @@ class _Run(NamedTuple):
 
 
 ProgramOf = Callable[[Points, Collection[str]], Program]
-"""A function that links the program of a network without constants, from the knobs of all nodes and the names of the
-nodes whose stores are separated in time from loads. The program has an instruction group for each node."""
+"""A function that links the program of a network, without its constants. Arguments: the knobs of all nodes, and the
+names of the nodes whose stores are separated in time from loads. The program has an instruction group for each node.
+"""
 
 
 def choose(
     config: Config, kernels: Mapping[str, Sequence[Kernel]], virtual_threads: int, program_of: ProgramOf
 ) -> DramChoices:
-    """Chooses the knobs of all nodes, and the nodes whose stores are separated in time from loads, so that the
-    simulated network takes the fewest cycles of all programs that are tried. `kernels`: the kernels of all nodes.
-    `virtual_threads`: largest number of copies of a buffer in the knobs of least cost by the cost model. `program_of`
-    links the programs to simulate. Tuning records are ignored. Raises UnfitNodeError.
+    """Chooses the knobs of all nodes, and the nodes whose stores are separated in time from loads. Several programs are
+    simulated, and the one with the fewest cycles is chosen. `kernels`: the kernels of all nodes. `virtual_threads`:
+    largest number of copies of a buffer in the knobs of least cost by the cost model. `program_of` links the programs
+    to simulate. Tuning records are ignored. Raises UnfitNodeError.
     """
     plain = choose_points(config, kernels, {}, virtual_threads)
     trials = _Trials(tuple(kernels), program_of)
@@ -108,8 +112,9 @@ def choose(
 def _alternatives(
     config: Config, kernels: Mapping[str, Sequence[Kernel]], virtual_threads: int, program_of: ProgramOf
 ) -> Iterator[Points]:
-    """Yields knobs for nodes: those that `node_points` finds by measurement, and the proposals of `dram_candidates`.
-    Arguments are those of `choose`. Nodes that are missing in a mapping keep their knobs of least cost.
+    """Yields knobs for nodes: first those that `node_points` finds by measurement, then the proposals of
+    `dram_candidates`. The arguments are those of `choose`. A node without an entry in a yielded mapping keeps its knobs
+    of least cost.
     """
     yield measured_points(config, kernels, virtual_threads, lambda points: program_of(points, ()))
     yield from candidates(config, kernels, virtual_threads)
@@ -119,8 +124,8 @@ def _alternatives(
 class _Trials:
     """Simulates programs of a network, until they have MOST_INSTRUCTIONS together. `names`: the nodes in order.
 
-    `measured`: for each node and each of its options, the fewest cycles of the node in a program with this option.
-    `runs`: the results so far, by the options of all nodes.
+    `measured`: for each node and each of its options, the fewest cycles that the node has taken in a program with this
+    option. `runs`: the results so far, by the options of all nodes.
     """
 
     names: tuple[str, ...]
@@ -135,9 +140,9 @@ class _Trials:
         return min(self.runs.values(), key=lambda run: run.cycles)
 
     def run(self, options: Sequence[_Option]) -> _Run:
-        """Simulates the program with `options`, one for each node. The result has 2**62 cycles if the program cannot be
-        compiled, or if the trials together have too many instructions already. Raises the compiler's error if it is the
-        first program.
+        """Simulates the program with `options`, one for each node. If the program cannot be compiled, or if the trials
+        together already have too many instructions, the result has 2**62 cycles. If the first program cannot be
+        compiled, raises the compiler's error.
         """
         key = tuple([_key(option) for option in options])
         if key not in self.runs:
@@ -165,9 +170,9 @@ class _Trials:
         return _Run(options, cycles, spent)
 
     def ranked(self, rank: int) -> list[_Option]:
-        """For each node, its option of rank `rank`, by the cycles measured for the node (rank 0: fewest cycles). A node
-        without an option of this rank keeps its option in the best run. The program with all options of rank 0 need not
-        be the fastest, because neighbouring nodes run at overlapping times.
+        """For each node, its option of rank `rank`. Options are ranked by the cycles measured for the node (rank 0:
+        fewest cycles). A node without an option of this rank keeps its option in the best run. The program with all
+        options of rank 0 need not be the fastest, because neighbouring nodes run at overlapping times.
         """
         found = [
             [option for _, option in sorted(known.values(), key=lambda item: item[0])]
@@ -179,9 +184,9 @@ class _Trials:
         ]
 
     def improve(self, proposed: Sequence[_Option]) -> None:
-        """Tries the options `proposed`, one for each node, in the best program so far, for every third node at a time:
-        three programs. An option is good if the node and its two neighbours together take fewer cycles with it: their
-        loads and stores overlap. A last program has all good options together.
+        """Tries the options `proposed`, one for each node, in the best program so far. Three programs are simulated;
+        each has the new options of every third node. An option is good if the node and its two neighbours together take
+        fewer cycles with it, since their loads and stores overlap. A last program has all good options together.
         """
         best = self.best
         good = list(best.options)

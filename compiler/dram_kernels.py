@@ -1,8 +1,8 @@
 """Element-wise kernels that load their parameters once, for machines with a DRAM (hw/dram.md).
 
-The store unit's parameters are a bias and a scale for each channel, 8 bytes beside 2 bytes of data of one position. If
-they are equal for all blocks of channels, the blocks can count as rows of an image with a single block of channels. The
-kernel then loads one block's parameters, and its tiles have any number of blocks.
+The store unit's parameters are a bias and a scale for each channel: 8 bytes, where the data of one position have 2. If
+the parameters are equal for all blocks of channels, the blocks can be treated as rows of an image with a single block
+of channels. The kernel then loads one block's parameters, and its tiles have any number of blocks.
 """
 
 from __future__ import annotations
@@ -22,8 +22,9 @@ from .templates.vdla.workload import Workload
 
 
 def blocks_as_rows(config: Config, kernel: Kernel, chained: AbstractSet[str]) -> Kernel:
-    """A kernel with the results of `kernel` whose rows are the blocks of channels. Returns `kernel` itself unless it is
-    element-wise with equal parameters for all blocks, and reads and writes one run of positions of each block.
+    """A kernel with the same results as `kernel` that treats the blocks of channels as rows. `kernel` must be
+    element-wise, have equal parameters for all blocks, and read and write one run of positions of each block. Otherwise
+    `kernel` itself is returned.
 
     `chained`: names of the tensors in the chain memory (on-chip memory between layers).
     """
@@ -60,8 +61,8 @@ def _one_block(config: Config, workload: Workload, height: int, width: int) -> W
 
 
 def _one_run(config: Config, source: Source, blocks: int) -> tuple[Workload, Source] | None:
-    """The workload and the source of a kernel that copies a run of positions of each of `blocks` blocks. Each block is
-    a row. None if the positions that `source` copies do not follow one another, in the input or in the output.
+    """The workload and the source of a kernel that copies a run of positions of each of `blocks` blocks; each block is
+    a row. Returns None if `source` copies positions that do not follow one another in the input or in the output.
     """
     details, whole = source.details, source.workload
     spread, area, taken = details.spread, details.area, details.taken

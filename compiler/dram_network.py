@@ -1,4 +1,6 @@
-"""Stages of compilation for a machine with a DRAM (hw/dram.md): knobs and placement that `dram_choices` chooses."""
+"""Stages of compilation for a machine with a DRAM (hw/dram.md). They take the knobs and the placement that
+`dram_choices` chooses.
+"""
 
 from __future__ import annotations
 

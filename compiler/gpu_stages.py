@@ -1,9 +1,10 @@
 """The GPU-specific stages that `pipeline.compile_kernels` calls: they lower graph nodes to kernels and generate code.
 One form of compilation yields code for a GPU; another emulates the GPU on a processor.
 
-A model whose tensors are all quantized is computed in integers, as on processors, if the kernel language has the
-integer arithmetic for it (`Dialect.exact_integers`). Every other model is computed in float32 and rounded at each pair
-of QuantizeLinear and DequantizeLinear. This includes models of 16-bit floats, whose products on tensor cores are exact.
+A model whose tensors are all quantized is computed in integers, as on processors, if the kernel language has exact
+integer arithmetic (`Dialect.exact_integers`). Every other model is computed in float32, and rounded at each pair of
+QuantizeLinear and DequantizeLinear. Models of 16-bit floats are computed in float32, too; their products on tensor
+cores are exact.
 """
 
 from __future__ import annotations
@@ -66,9 +67,9 @@ class GpuLowering:
 
     @property
     def rules(self) -> GraphRules:
-        """The requirements on graphs: float tensors keep ONNX's layout (NCHW), so that neighbouring threads read
-        neighbouring elements along the width; integer tensors are `channels_last`. Kernels read and store 16-bit floats
-        on targets whose tensor cores multiply these.
+        """The requirements on graphs. Float tensors keep ONNX's layout (NCHW), so that neighbouring threads read
+        neighbouring elements along the width. Integer tensors are `channels_last`. If the target's tensor cores
+        multiply 16-bit floats, kernels read and store 16-bit floats.
         """
         block = channels_last if self.target.dialect.exact_integers else None
         return GraphRules(
@@ -91,7 +92,7 @@ class GpuLowering:
         return attention.fits(self.target, sizes)
 
     def default(self, graph: Graph, node: Node) -> LoweredCudaNode | None:
-        """The node lowered with the default knobs of its GPU template; None for a node that needs no kernel."""
+        """Lowers the node with the default knobs of its GPU template. Returns None for a node that needs no kernel."""
         return lower_cuda_node(self.target, graph, node)
 
     def methods(self, graph: Graph, node: Node) -> tuple[LoweredCudaNode, ...]:
@@ -99,8 +100,8 @@ class GpuLowering:
         return lower_methods(self.target, graph, node)
 
     def at_point(self, graph: Graph, lowered: LoweredCudaNode, values: Values) -> LoweredCudaNode:
-        """The node of `lowered` lowered with the knob `values` of a tuning record. The knobs of some operators on rows
-        change the program, so these operators are lowered again; for others only the schedule changes.
+        """Lowers the node of `lowered` with the knob values `values` of a tuning record. For some operators on rows,
+        knobs change the program, so these operators are lowered again. For others only the schedule changes.
         """
         return lower_recorded(self.target, graph, lowered, values)
 
@@ -109,9 +110,9 @@ def channels_last(channels: int) -> int:
     """Number of channels in a block of an int8 tensor for GPUs. The block contains all channels; their number is
     rounded up to 4 or to a multiple of 8, so that threads can move 4 or 8 bytes at a time.
 
-    With one block, the channels of a position are adjacent. So neighbouring threads store neighbouring channels,
-    products sum along contiguous bytes, which `dp4a` and `ldmatrix` read, and groups of channels need no blocks of
-    their own.
+    With one block, the channels of a position are adjacent. So neighbouring threads store neighbouring channels.
+    Products sum along contiguous bytes, as `dp4a` and `ldmatrix` require. Groups of channels need no blocks of their
+    own.
     """
     least = 4 if channels <= 4 else 8
     return -(-channels // least) * least
@@ -198,8 +199,8 @@ def gpu_ahead(target: GpuTarget) -> Form[GpuTarget, CudaNetworkCode]:
 
 
 def _methods(target: GpuTarget) -> Callable[[BuiltKernel[GpuTarget, Any]], str]:
-    """A function that describes how a kernel computes its node: by its template and the values of the knobs, or by the
-    name of the schedule if the kernel has no knobs.
+    """A function that describes how a kernel computes its node. The description is the template with the values of the
+    knobs or, for a kernel without knobs, the name of the schedule.
     """
     known: dict[str, str] = {}
 
@@ -220,8 +221,8 @@ def _methods(target: GpuTarget) -> Callable[[BuiltKernel[GpuTarget, Any]], str]:
 
 
 def _assembler(target: GpuTarget) -> Callable[[str], bytes]:
-    """A function that turns a module's source text into code. NVRTC compiles CUDA C++; for languages that the device's
-    driver compiles (such as OpenCL C), the code is the encoded text.
+    """A function that turns a module's source text into code. For CUDA C++ this is NVRTC. Other languages, such as
+    OpenCL C, are compiled by the device's driver; their code is the encoded text.
     """
     kind = kind_of(target)
     if kind.compile is None:
@@ -235,8 +236,8 @@ def gpu_emulated(target: GpuTarget) -> Form[GpuTarget, CpuNetwork]:
     """The form of compilation that runs the kernels of `gpu_ahead` on this processor: the same loops, with blocks and
     threads executed one after the other.
 
-    Results equal the GPU's except for the order of sums; times say nothing about a GPU. The dumps end with the emulated
-    loops.
+    Results equal the GPU's, except that sums are added in another order; times say nothing about a GPU. The dumps end
+    with the emulated loops.
     """
     host = host_target()
     language = target.described["kind"]
@@ -254,7 +255,7 @@ def gpu_emulated(target: GpuTarget) -> Form[GpuTarget, CpuNetwork]:
 
         def link(network: LoweredNetwork, launches: tuple[Launch[Kernel], ...]) -> CpuNetwork:
             def text() -> str:
-                """The kernels in the language of their GPU."""
+                """The source text of the kernels, in the language of the emulated GPU."""
                 modules = [(name, lower(p, target, name=name)) for name, p in prepared.values()]
                 named: list[Launch[str]] = [
                     replace(cast("Any", launch), kernel=prepared[id(launch.kernel)][0]) for launch in launches

@@ -19,15 +19,15 @@ if TYPE_CHECKING:
 class GraphRules:
     """A target's requirements on graphs.
 
-    `lanes`: number of float32 elements in a vector. `channel_block`: function from the number of channels of an integer
-    tensor to the number of channels in a block of its memory layout. If it is None, the target computes in floats even
-    if a model is quantized throughout. `join`: whether inputs of concatenations are written directly into the result.
-    `tiling`: function that chooses the convolutions that use Winograd's algorithm. `attention`: function that tells for
-    which sizes of attention the target has one kernel (None: for none). `tied`: whether products can read transposed
-    weights, as for weights that two operators share. `halves`: whether kernels that compute in float32 read and store
-    16-bit floats. `recurrent`: the operators among LSTM, GRU and RNN whose steps the target computes in one kernel.
-    `check` gets the model's label and its graph, and raises ModelError if the target has no code for the graph (None:
-    the target has code for every graph).
+    `lanes`: number of float32 elements in a vector. `channel_block`: a function that maps the number of channels of an
+    integer tensor to the number of channels in a block of its memory layout. If `channel_block` is None, the target
+    computes in floats even if a model is quantized throughout. `join`: whether inputs of concatenations are written
+    directly into the result. `tiling`: function that chooses the convolutions that use Winograd's algorithm.
+    `attention`: function that tells for which sizes of attention the target has one kernel (None: for none). `tied`:
+    whether products can read transposed weights, so that a product and an embedding look-up can share weights.
+    `halves`: whether kernels that compute in float32 read and store 16-bit floats. `recurrent`: the operators among
+    LSTM, GRU and RNN whose steps the target computes in one kernel. `check` gets the model's label and its graph, and
+    raises ModelError if the target has no code for the graph (None: the target has code for every graph).
     """
 
     lanes: int

@@ -23,7 +23,7 @@ from .templates.registry import Registry
 
 Dump = Callable[[str, str], None]
 Progress = Callable[[int, int], object]
-"""Progress callback: called with the number of finished kernels, and of all kernels."""
+"""Progress callback. Its arguments are the number of finished kernels and the number of all kernels."""
 Target = TypeVar("Target")
 CompiledT = TypeVar("CompiledT")
 KernelT = TypeVar("KernelT")
@@ -53,21 +53,21 @@ class Lowering(Protocol[Target]):
         ...
 
     def methods(self, graph: Graph, node: Node) -> Sequence[LoweredNode[Target, Any]]:
-        """All lowerings of a node between which a tuner may choose, the `default` first; all are equally exact."""
+        """All lowerings of a node among which a tuner may choose. The first is the `default`; all are equally exact."""
         ...
 
     def at_point(
         self, graph: Graph, lowered: LoweredNode[Target, Any], values: Values
     ) -> LoweredNode[Target, Any]:
-        """Lowers the node of `lowered` again, with the knob values `values`, a point in the search space of the
-        workload of `lowered`.
+        """Lowers the node of `lowered` again, with the knob values `values`. These are a point in the search space of
+        the workload of `lowered`.
         """
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class LoweredNetwork:
-    """A network's graph and the places of its tensors in memory (`plan`): the input of code generation. `label`: the
+    """A network's graph, and the places of its tensors in memory (`plan`). Code is generated from it. `label`: the
     model's name in messages. `started`: start of the compilation, in seconds of `time.perf_counter`.
     """
 
@@ -80,7 +80,8 @@ class LoweredNetwork:
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class BuiltKernel(Generic[Target, CompiledT]):
     """A node's kernel. `lowered`: the node's program; `values`: the knobs from a tuning record (None: the template's
-    choice); `schedule`: the scheduled program; `compiled`: result of its compilation; `dump` writes its dumps, if any.
+    choice); `schedule`: the scheduled program; `compiled`: the compiled program; `dump`: writes the kernel's dumps
+    (None: no dumps).
     """
 
     lowered: LoweredNode[Target, Any]
@@ -121,8 +122,9 @@ class Maker(Generic[Target, CompiledT, KernelT, Network]):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Form(Generic[Target, Network]):
-    """A target, and how its code is generated: for this machine at once, ahead of time, or emulated. `making` is a
-    context manager that yields the `Maker` of a network's code; its end stops the threads of the compilation.
+    """A target, and the way in which its code is generated: for this machine at once, ahead of time, or emulated.
+    `making` is a context manager that yields the `Maker` of a network's code. When the context ends, the threads of the
+    compilation stop.
     """
 
     lowering: Lowering[Target]

@@ -1,4 +1,4 @@
-"""Kernels of networks, for all targets: nodes of a graph become scheduled kernels and launches with packed constants.
+"""Kernels of networks, for all targets. Nodes of a graph become scheduled kernels, and launches with packed constants.
 
 `pipeline.compile_kernels` calls these stages in order. `kernel_forms` defines the interface of a target: its lowering
 of nodes (`Lowering`), and its code generation for scheduled kernels (`Maker`).
@@ -41,9 +41,7 @@ from .templates.lowered_node import LoweredNode
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Recorded(Generic[Target]):
-    """The lookup of tuning records for a node's kernel: the workload, and a function that lowers the node with given
-    knobs.
-    """
+    """Lookup of tuning records for a kernel: its workload, and a function that lowers the node with given knobs."""
 
     knobs: ChosenKnobs[Any]
     workload: Any
@@ -51,8 +49,7 @@ class Recorded(Generic[Target]):
 
 
 LoweredNodes = Sequence[tuple[LoweredNode[Target, Any], Recorded[Target] | None]]
-"""Nodes lowered with default knobs, each with the access to its tuning records; None if no records apply to the node.
-"""
+"""Nodes lowered with default knobs, each with the lookup of its tuning records (None if no records apply)."""
 
 
 def lower_nodes(
@@ -71,7 +68,7 @@ def make_launches(
     dump_passes: Path | None = None,
     told: Progress | None = None,
 ) -> tuple[Launch[KernelT], ...]:
-    """The `nodes` of a network as launches, in order; `maker` compiles equal programs once. Raises UserError."""
+    """The launches of a network's `nodes`, in order. `maker` compiles equal programs once. Raises UserError."""
     launches: list[Launch[KernelT]] = []
     constants = LaunchConstants(maker.placed)
     for kernel in _kernels(network.label, lowering, nodes, maker, dump_passes):
@@ -102,8 +99,8 @@ def make_launches(
 def _lowered(
     lowering: Lowering[Target], graph: Graph, node: Node, knobs: ChosenKnobs[Any] | None
 ) -> tuple[LoweredNode[Target, Any], Recorded[Target] | None] | None:
-    """Returns (the node lowered with default knobs, access to its tuning records or None if none apply to it). Returns
-    None if the node needs no kernel."""
+    """Returns (the node lowered with default knobs, the lookup of its tuning records). The lookup is None if no records
+    apply to the node. Returns None if the node needs no kernel."""
     if knobs is None:
         default = lowering.default(graph, node)
         return None if default is None else (default, None)
@@ -125,8 +122,8 @@ def _kernels(
     maker: Maker[Target, CompiledT, Any, Any],
     dump_passes: Path | None,
 ) -> Iterable[BuiltKernel[Target, CompiledT]]:
-    """Each node's kernel, with recorded knobs if these can be compiled; nodes of equal programs share one schedule and
-    one compiled kernel."""
+    """The kernel of each node. Recorded knobs are used if the node can be compiled with them. Nodes with equal programs
+    share one schedule and one compiled kernel."""
     target = lowering.target
     for number, (lowered, recorded) in enumerate(nodes):
         dumps = partial(_dumped, dump_passes, number)
@@ -155,9 +152,9 @@ def _kernels(
 def _with_parameters_of(
     lowered: LoweredNode[Target, Any], known: LoweredNode[Target, Any]
 ) -> LoweredNode[Target, Any]:
-    """Binds the tensors and constants of `lowered` to the parameter names of `known`, whose compiled kernel both nodes
-    share because their programs are equal. Equal programs may have different parameter names, since some names depend
-    on the operand that an epilogue reads.
+    """Binds the tensors and constants of `lowered` to the parameter names of `known`. The programs of both nodes are
+    equal, so both use the kernel compiled for `known`. Equal programs may have different parameter names, since some
+    names depend on the operand that an epilogue reads.
     """
     ours, theirs = ([p.name for p in node.program.parameters] for node in (lowered, known))
     if ours == theirs:
@@ -200,8 +197,8 @@ def _built(
 def _dumped(
     folder: Path | None, number: int, lowered: LoweredNode[Any, Any], schedule: Schedule
 ) -> Dump | None:
-    """Dumps a node's program before and after its schedule into its subfolder of `folder`; returns the function that
-    writes the node's later dumps. None without a folder."""
+    """Dumps a node's program before and after its schedule into its subfolder of `folder`. Returns the function that
+    writes the node's later dumps, or None without a folder."""
     if folder is None:
         return None
     dump = dump_node(folder, number, lowered.node.name)
@@ -218,8 +215,8 @@ class LaunchConstants:
     """The constant arrays that the launches of one network read. `placed` copies a packed array into the shape and
     alignment of its parameter.
 
-    Launches that read equal bytes of one type share one array, or views of it in several shapes: a weight that every
-    step of a recurrent layer reads stays in the cache from one step to the next, and is stored once.
+    Launches that read equal bytes of one type share one array, or views of it in several shapes. For example, all steps
+    of a recurrent layer read one weight, which is stored once, and stays in the processor's cache.
     """
 
     def __init__(self, placed: Callable[[np.ndarray, tuple[int, ...]], np.ndarray]) -> None:
@@ -236,8 +233,8 @@ class LaunchConstants:
         arrays: Mapping[str, np.ndarray],
         shapes: Mapping[str, tuple[int, ...]],
     ) -> dict[str, np.ndarray]:
-        """Packs a kernel's constant `arrays` (by parameter) with the `pack` steps of the schedule's `trace`; each
-        result has its parameter's shape in `shapes`. `kernel`: the kernel's key, by which packed arrays are cached.
+        """Packs a kernel's constants `arrays` (by parameter) with the `pack` steps of the schedule's `trace`. `shapes`:
+        shape of each packed array, by parameter. `kernel`: the kernel's key, by which packed arrays are cached.
         """
         result: dict[str, np.ndarray] = {}
         for name, array in arrays.items():

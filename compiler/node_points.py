@@ -1,9 +1,9 @@
-"""Chooses knobs by simulated cycles of the whole network, for nodes with several kernels in small networks. (The cost
+"""Chooses knobs for nodes with several kernels, in small networks, by simulated cycles of the whole network. (The cost
 model estimates each kernel alone.)
 
 The kernels of a node, such as the phases of a transposed convolution or the borders of a pool, overlap: while one
 computes, the next one loads. Double buffering within a kernel hides the kernel's own loads, but takes more
-instructions. Whether it pays off in an overlapped kernel is found out by simulation.
+instructions. Simulation finds out whether double buffering saves time when kernels overlap.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ from .templates.vdla.template import Kernel, template_of
 from .templates.vdla.workload import Workload
 
 MOST_KERNELS, MOST_INSTRUCTIONS = 256, 20_000
-"""Largest number of kernels and of instructions of a network that is simulated to choose knobs: 0.03 s of simulation at
-most. In larger networks small nodes matter little.
+"""Largest numbers of kernels and of instructions in a network that is simulated to choose knobs. The simulation takes
+at most 0.03 s. In larger networks small nodes matter little.
 """
 
 Points = Mapping[str, tuple[Values, ...]]
@@ -43,13 +43,14 @@ def measured_points(
     virtual_threads: int,
     program_of: Callable[[Points], Program],
 ) -> Points:
-    """Compares knobs of nodes with several kernels by simulating the whole network. Returns the fastest of these
-    choices: the knobs of the templates (empty), an alternative for all such nodes, or each node's best alternative, if
-    it has one. Returns an empty mapping also for large networks, and with one virtual thread.
+    """Compares knobs of nodes with several kernels by simulating the whole network. Returns the fastest of three
+    choices: the templates' knobs (an empty mapping), one alternative for all these nodes, or the best alternative of
+    each node that has one. For large networks, and with one virtual thread, returns an empty mapping.
 
     `kernels`: the kernels of all nodes. `virtual_threads`: largest number of copies of a buffer. `program_of` links a
     program from the knobs of all nodes, with an instruction group for each node; the program's constants may be zeros.
-    Tuning records are ignored. Raises UnfitNodeError."""
+    Tuning records are ignored. Raises UnfitNodeError.
+    """
     if virtual_threads == 1 or sum(len(several) for several in kernels.values()) > MOST_KERNELS:
         return {}
     nodes = {
@@ -88,9 +89,9 @@ def measured_points(
 def _other_choices(
     config: Config, nodes: Mapping[str, Sequence[Kernel]], virtual_threads: int
 ) -> list[Points]:
-    """At most two alternative choices of knobs for all `nodes`: knobs without double buffering; and the knobs that
-    would be best if the batch of each kernel were multiplied by the number of the node's kernels, with at most
-    `virtual_threads` copies of each buffer. A choice is left out if no knobs fit some kernel.
+    """At most two other choices of knobs for all `nodes`. One has no double buffering. The other is computed as if the
+    batch of each kernel were multiplied by the number of the node's kernels, with at most `virtual_threads` copies of
+    each buffer. A choice is left out if no knobs fit one of the kernels.
     """
 
     @cache
@@ -121,8 +122,8 @@ def _other_choices(
 
 
 def cycles_by_group(program: Program) -> tuple[int, NDArray[np.int64]]:
-    """Returns (total cycles of a program, cycles of each instruction group). The cycles of a group are those from the
-    previous group's last store to its own last store.
+    """Returns (total cycles of a program, cycles of each instruction group). The cycles of a group end with the group's
+    last store, and begin with the last store of the group before.
     """
     result = simulate(program.config, program.instructions, program.image, data=False)
     stores = (np.asarray(program.instructions)[:, 0] & np.uint64(7)) == Opcode.STORE

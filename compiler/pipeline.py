@@ -63,14 +63,14 @@ def compile_program(
 ) -> Compiled:
     """Compile an ONNX model (a path, or its bytes), or a fused graph, into one program of the accelerator `config`.
 
-    `virtual_threads`: copies of each scratchpad buffer, which overlap loads, computation and stores (1: no latency
-    hiding). `dump_passes` is a folder for the text of every layer after every pass. With `verify` the loop IR is
-    checked after each pass. `records` of the tuner set the knobs of recorded layers. Equal input gives an equal
-    program.
+    `virtual_threads`: number of copies of each scratchpad buffer, with which loads, computation and stores overlap (1:
+    they do not overlap). `dump_passes` is a folder for the text of every layer after every pass. With `verify` the loop
+    IR is checked after each pass. `records`: the tuner's records, which set the knobs of recorded layers. Equal input
+    gives an equal program.
 
-    Without `data` the memory image has zeros in place of weights and other constants: instructions, micro-ops,
-    addresses and so all timing are the same, which suffices for `run` without data. `schedule_cache` is a cache of
-    lowered kernels of other machines or networks. Raises UserError.
+    Without `data` the memory image has zeros in place of weights and other constants. Instructions, micro-ops and
+    addresses are the same, and so is all timing; this suffices for `run` without data. `schedule_cache` is a cache of
+    lowered kernels, perhaps of other machines or networks. Raises UserError.
     """
     from .graph.budgets import image_problem
     from .graph.layout import activation_bytes
@@ -172,8 +172,8 @@ def compile_kernels(
 
     A dynamic first dimension of the inputs becomes `batch`. Without `fusion` every operator is a kernel of its own.
     `dump_passes` is a folder for the graph after every pass and every kernel before and after its schedule. Equal
-    programs become one kernel. `knobs` chooses recorded knobs (None: defaults), and collects which records it applied
-    and ignored. `told` is called after each kernel with the number of finished and of all kernels. Raises UserError.
+    programs become one kernel. `knobs` chooses recorded knobs (None: defaults), and collects which records it has
+    applied and which it has ignored. `told`: called with (finished kernels, all kernels). Raises UserError.
     """
     from .graph.storage_plan import check_plan, plan_storage
     from .kernel_forms import LoweredNetwork
@@ -202,9 +202,10 @@ def compile_kernels(
 def compile_kernel(
     program: Program, form: Form[Any, Network], *, operator: str | None = None, operations: int = 0
 ) -> Network:
-    """Compiles a scheduled program as a network of the given `form`; its inputs and outputs are the parameters.
+    """Compiles a scheduled program as a network of the given `form`; its parameters are the network's inputs and
+    outputs.
 
-    `operator`: name of the network and its launch, by default the program's. `operations`: number of its arithmetic
+    `operator`: name of the network and its launch, by default the program's. `operations`: its number of arithmetic
     operations. Raises UserError.
     """
     from .ir.regions import write_buffers
@@ -225,9 +226,9 @@ def compile_kernel(
 def network_workloads(
     lowering: Lowering[Any], model: Source, *, batch: int = 1, fusion: bool = True
 ) -> list[tuple[str, Any]]:
-    """(Name, workload) of each tunable node of a network for the target of `lowering`, in the graph's order.
+    """Returns (name, workload) of each tunable node of a network, for the target of `lowering`, in the graph's order.
 
-    A node that can be lowered in several ways has a pair for each way; the default comes first. Raises UserError.
+    If a node can be lowered in several ways, it has a pair for each way, with the default first. Raises UserError.
     """
     graph = import_graph(lowering.rules, model, batch=batch, fusion=fusion)
     found = ((node, lowering.methods(graph, node)) for node in graph.nodes)
@@ -240,8 +241,8 @@ def import_graph(
     """Reads and imports a model, fuses nodes (with `fusion`), and makes the graph legal for a target's `rules`. Returns
     the graph of the model's kernels, with layouts. `dump` gets the graph after every pass. Raises ModelError.
 
-    Targets with a `channel_block` compute fully quantized models in integers. All other models are computed in floats;
-    there, QuantizeLinear and DequantizeLinear both round as in the model.
+    Targets with a `channel_block` compute fully quantized models in integers. All other models are computed in floats.
+    In floats, each QuantizeLinear and DequantizeLinear rounds as in the model.
     """
     read, refusal = read_model(model), None
     if rules.channel_block is not None and is_quantized(read):

@@ -1,4 +1,4 @@
-"""Stages of compilation (`pipeline.compile_program`) only for the accelerator: kernels, their knobs, linking."""
+"""Stages of compilation that only the accelerator has (`pipeline.compile_program`): kernels, knobs and linking."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ class AcceleratorNetwork:
     """A legalized network for the accelerator `config`: its kernels, and methods that schedule, lower and link them
     into a program.
 
-    `virtual_threads`: copies of each scratchpad buffer, which overlap loads and computation. `schedule_cache`: cache of
-    scheduled and lowered kernels of this and other networks and machines.
+    `virtual_threads`: number of copies of each scratchpad buffer, with which loads and computation overlap.
+    `schedule_cache`: cache of scheduled and lowered kernels, also of other networks and machines.
     """
 
     config: Config
@@ -62,9 +62,9 @@ class AcceleratorNetwork:
 
     @cached_property
     def key(self) -> str:
-        """Key of the network in tuning records: 16 hexadecimal digits, equal for networks with equal nodes, workloads
-        and connections, whatever their constants. Knobs measured for a node inside one network are valid for the same
-        node of another network with this key.
+        """Key of the network in tuning records: 16 hexadecimal digits. Networks have equal keys if their nodes,
+        workloads and connections are equal; constants make no difference. Knobs measured for a node inside one network
+        are valid for the same node of another network with the same key.
         """
         nodes, workloads = self.legalized.graph.nodes, self.workloads
         text = repr([(n.name, n.kind, n.inputs, n.output, workloads.get(n.name)) for n in nodes])
@@ -84,9 +84,9 @@ class AcceleratorNetwork:
     def points(
         self, settings: Mapping[str, Values], nodes: Iterable[str] | None = None
     ) -> dict[str, tuple[Values, ...]]:
-        """The knobs of every kernel of `nodes` (None: all), by node. Kernels to which tuning records apply get the
-        knobs in `settings`, if there are any; all others get the best knobs that are known without records. Raises
-        UnfitNodeError for a node whose smallest tile exceeds a memory.
+        """The knobs of every kernel of `nodes` (None: all nodes), by node. If tuning records apply to a kernel and
+        `settings` has knobs for its node, the kernel gets these knobs. All other kernels get the best knobs that are
+        known without records. Raises UnfitNodeError for a node whose smallest tile exceeds a memory.
         """
         kernels = self.kernels if nodes is None else {node: self.kernels[node] for node in nodes}
         return choose_points(self.config, kernels, settings, self.virtual_threads, self._measured)
@@ -94,8 +94,8 @@ class AcceleratorNetwork:
     def layer(
         self, node: str, points: Sequence[Values], *, check: bool = False, dump: Dump | None = None
     ) -> LoweredLayer:
-        """The kernels of a node, scheduled with the knobs `points` (the knobs of one kernel each) and lowered. `check`:
-        verifies the program after every pass. `dump`: receives the program after every pass.
+        """Schedules and lowers the kernels of a node. `points`: the knobs of each kernel. `check`: verifies the program
+        after every pass. `dump`: receives the program after every pass.
         """
         return self._lowered(node, self.kernels[node], points, check, dump)
 
@@ -119,8 +119,8 @@ class AcceleratorNetwork:
         )
 
     def alone(self, node: str, values: Values | None) -> Alone:
-        """The program that runs one kernel of `node`: the kernel to which tuning records apply. All constants are zero.
-        `values`: the kernel's knobs (None: the default).
+        """The program that runs a single kernel of `node`: the kernel to which tuning records apply. All constants are
+        zero. `values`: the kernel's knobs (None: the default).
 
         Raises UnfitNodeError and the errors of scheduling and emission.
         """

@@ -2,8 +2,8 @@
 
     pip install -e . && python examples/nn_cnn.py
 
-A block with full 3x3 convolutions is compared with one that splits each into a depthwise and a 1x1 convolution. Cycles
-do not depend on the weights, so the random weights that `export` draws are good enough here.
+A block with full 3x3 convolutions is compared with a block that has a depthwise and a 1x1 convolution in place of each.
+Cycles do not depend on the weights, so the random weights that `export` draws are good enough here.
 """
 
 import numpy as np

@@ -17,7 +17,9 @@ LONGEST, WIDTH = 48, 64
 
 
 class Layer(nn.Module):
-    """Causal attention, then two dense layers; both parts have a normalization before and a residual connection."""
+    """Causal attention, then two dense layers. Each of the two parts has a normalization before it and a residual
+    connection.
+    """
 
     def __init__(self, width: int, heads: int) -> None:
         self.norm1, self.norm2 = nn.LayerNorm(width), nn.LayerNorm(width)
@@ -51,7 +53,9 @@ class Gpt(nn.Module):
 
 
 def fitted() -> Gpt:
-    """A network whose last layer is fitted so that it predicts, after each letter of `SENTENCE`, the next one."""
+    """A network whose last layer is fitted so that the network predicts, after each letter of `SENTENCE`, the next
+    letter.
+    """
     network, ids = Gpt(), np.array([[LETTERS.index(letter) for letter in SENTENCE]])
     spec = {"states": {"ids": nn.spec.Tensor(ids[:, :-1].shape, "int64")}}
     with vdla.compile(network.export(spec), target="llvm") as reader:

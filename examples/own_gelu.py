@@ -20,7 +20,9 @@ FRACTION = 8
 LARGEST = (1 << 15) - 1
 """Inputs are clipped to +-LARGEST / 2^FRACTION, nearly +-128, where gelu(x) is x or 0."""
 EDGE = round(1.769 * 2**0.5 * (1 << FRACTION))
-"""The constant -b times sqrt 2, since the polynomial here reads x instead of x / sqrt 2; FRACTION fractional bits."""
+"""The constant -b times sqrt 2, with FRACTION fractional bits. The factor sqrt 2 is needed because the polynomial in
+this file reads x instead of x / sqrt 2.
+"""
 CURVE = round(0.2888 / 2 * (1 << 12))
 """The constant -a / 2 of the polynomial, with 12 fractional bits."""
 ONE = 1 << 15

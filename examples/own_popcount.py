@@ -117,8 +117,8 @@ def binary_layer(machine: vdla.Config, outputs: int, words: int) -> vdla.Schedul
 
 
 def int8_layer(machine: vdla.Config, outputs: int, inputs: int) -> vdla.Schedule:
-    """A schedule for the array of the layer that `binary_layer` computes, of `inputs` and `outputs` numbers. Each input
-    and each weight is an int8, +1 or -1.
+    """A schedule of the same dense layer as `binary_layer`, but computed by the accelerator's array: it maps `inputs`
+    numbers to `outputs` numbers. Each input and each weight is an int8, +1 or -1.
     """
     n = machine.block_in
     blocks, depth = outputs // machine.block_out, inputs // n

@@ -21,8 +21,9 @@ def schedule(size: tuple[int, int, int], tile: tuple[int, int, int], *, hide: bo
     """A schedule of the product Y = clip(round((X W + bias) scale)). Its parameters are X (int8), W (int8, in blocks)
     and P (the int32 biases and the scales).
 
-    `size` and `tile` are (blocks of columns of Y, rows of Y, blocks of the reduction axis), of the whole product and of
-    a tile. `hide`: each buffer has two copies, so that loads overlap with products.
+    `size` has the sizes of the whole product, and `tile` the sizes of a tile. Both are triples: number of blocks of
+    columns of Y, number of rows of Y, number of blocks of the reduction axis. `hide`: each buffer has two copies, so
+    that loads overlap with products.
     """
     columns, rows, depth = size
     x = vdla.placeholder("X", (rows, depth, 1, N), "int8")

@@ -1,4 +1,4 @@
-"""Your own space of machines: search it for one that is no larger than `tiny` and faster on your network.
+"""Your own space of machines: search it for a machine that is no larger than `tiny` and faster on your network.
 
     pip install -e ".[explore]" && python examples/own_space.py
 

@@ -116,7 +116,7 @@ def trace() -> Signature:
 
 
 def unit_members(config: Config) -> dict[str, Member]:
-    """Members that the load, compute and store units have in common.
+    """Ports, by name, that the load, compute and store units have in common.
 
     `idle`: every instruction that has begun ended in an earlier cycle; FINISH waits until all units are idle and
     command queues are empty. `activity`: the performance counters count it in each cycle of a run.
@@ -335,9 +335,9 @@ def accumulator_read(config: Config) -> Signature:
 
 
 def load_members(config: Config) -> dict[str, Member]:
-    """Ports of the load unit. `inp`, `wgt`: write ports of the two scratchpads. A lane of `inp` is a byte. A lane of
-    `wgt` has the bytes that one step writes: a whole tile, or a bus word if this is smaller (hw/README.md section 6).
-    All lanes of `wgt` get the same data.
+    """Ports of the load unit, by name. `inp`, `wgt`: write ports of the two scratchpads. A lane of `inp` is a byte. A
+    lane of `wgt` has the bytes that one step writes: a whole tile, or a bus word if this is smaller (hw/README.md
+    section 6). All lanes of `wgt` get the same data.
     """
     lanes = config.wgt_bytes // min(config.wgt_bytes, config.memory.bus_bytes)
     return {
@@ -358,8 +358,8 @@ def load_members(config: Config) -> dict[str, Member]:
 
 
 def compute_members(config: Config) -> dict[str, Member]:
-    """Ports of the compute unit. `others_idle`: the load unit and the store unit are idle and their command queues are
-    empty; FINISH waits for this. `finished`: 1 in the cycle in which FINISH ends, the last cycle of the run.
+    """Ports of the compute unit, by name. `others_idle`: the load unit and the store unit are idle and their command
+    queues are empty; FINISH waits for this. `finished`: 1 in the cycle in which FINISH ends, the last cycle of the run.
     """
     return {
         **unit_members(config),
@@ -374,8 +374,8 @@ def compute_members(config: Config) -> dict[str, Member]:
 
 
 def store_members(config: Config) -> dict[str, Member]:
-    """Ports of the store unit. `read`: the read client for LOAD.PAR, LOAD.TABLE and the operands of STORE.POST; on a
-    machine without the extension `post` it makes no requests.
+    """Ports of the store unit, by name. `read`: the read client for LOAD.PAR, LOAD.TABLE and the operands of
+    STORE.POST; on a machine without the extension `post` it makes no requests.
     """
     return {
         **unit_members(config),

@@ -27,7 +27,9 @@ class Scratchpad(wiring.Component):
         written `repeats` times side by side. Raises ValueError if `lanes` or `repeats` does not divide `width`.
         """
         if width % lanes or width % repeats:
-            raise ValueError(f"{lanes} lanes or {repeats} repeats do not divide {width} bits")
+            raise ValueError(
+                f"width = {width} bits must be a multiple of both lanes = {lanes} and repeats = {repeats}"
+            )
         self._depth, self._width, self._lanes, self._repeats = depth, width, lanes, repeats
         super().__init__(
             {

@@ -45,7 +45,8 @@ class SharedModules:
             for cell in set(_CELL.findall(found[0])) & self.texts.keys():
                 if cell in around:
                     raise ValueError(
-                        f"module {cell} must be in one module only, not in {around[cell]} and {found[1]}"
+                        f"instances of module {cell} must be inside one module only, not in both {around[cell]} and "
+                        f"{found[1]}"
                     )
                 around[cell] = found[1]
 

@@ -491,7 +491,7 @@ def _read_accumulators(trace: Trace, values: Values) -> Access:
         if count and stride >= config.acc_depth and not is_power_of_two(config.acc_depth):
             raise AccessError(
                 f"register WINDOW.{of} = {stride}: must be less than {config.acc_depth}, the number of accumulators, "
-                "unless that is a power of two"
+                "because that number is not a power of two"
             )
     # Corners must be inside the scratchpad; windows wrap around at its end.
     corners = loops[:2]

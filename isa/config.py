@@ -212,7 +212,7 @@ class Config(Sizes):
 
     @property
     def extra_storage(self) -> dict[str, int]:
-        """Storage in addition to the four scratchpads, in bytes by name; reports on a machine's storage list it."""
+        """Storage in addition to the four scratchpads, in bytes by part; reports on a machine's storage list it."""
         listing = {
             "command queues": 3 * self.command_queue_depth * self.instruction_bytes,
             "fetch buffer": self.fetch_buffer_depth * self.instruction_bytes,
@@ -316,7 +316,7 @@ def _check_names(values: dict[str, Any], kind: type, where: str, prefix: str) ->
             raise ConfigError(f"{where}: unknown field {prefix}{name}; known are {', '.join(known)}")
         if name in ("extensions", "instructions"):
             if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
-                names = f"from {', '.join(EXTENSIONS)}" if name == "extensions" else '"module:NAME"'
+                names = f"from {', '.join(EXTENSIONS)}" if name == "extensions" else 'as "module:NAME"'
                 raise ConfigError(f"{where}: {name} must be a list of names {names}")
         elif name not in ("name", *OTHER_TYPES) and (isinstance(value, bool) or not isinstance(value, int)):
             raise ConfigError(f"{where}: {prefix}{name} = {value!r}: expected an integer")

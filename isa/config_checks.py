@@ -37,8 +37,8 @@ def _check_extensions(config: Config) -> None:
     unknown = [name for name in config.extensions if name not in EXTENSIONS]
     if unknown:
         raise ConfigError(f"extensions: {unknown[0]!r} is unknown; there are {', '.join(EXTENSIONS)}")
-    if len(set(config.extensions)) != len(config.extensions):
-        raise ConfigError("extensions: an extension is named twice")
+    if twice := [name for name in config.extensions if config.extensions.count(name) > 1]:
+        raise ConfigError(f"extensions: {twice[0]!r} is named twice; name it once")
     for extension in extensions_of(config):
         if extension.check is not None:
             extension.check(config)
@@ -83,8 +83,8 @@ def _check_chain(config: Config) -> None:
     if value % word or value < 2 * word:
         near = max(2, value // word) * word
         raise ConfigError(
-            f"chain_buffer_bytes = {value}: must be 0 or a multiple of {word}, the bytes of the wider of an input "
-            f"and an output vector, and at least two of them; {near} and {near + word} are"
+            f"chain_buffer_bytes = {value}: must be 0, or at least {2 * word} and a multiple of {word}, the bytes of "
+            f"the larger of an input and an output vector; {near} and {near + word} are"
         )
 
 

@@ -161,14 +161,14 @@ def _patch_storage(config: Config) -> dict[str, int]:
 
 
 def _table_storage(config: Config) -> dict[str, int]:
-    """Bytes of the look-up tables, by name: each lane has a copy, because lanes read different entries in the same
-    cycle.
+    """Storage that the extension `table` adds, in bytes by part: look-up tables, of which each lane has a copy, because
+    lanes read different entries in the same cycle.
     """
     return {"look-up tables": config.tables * TABLE_BYTES * config.out_bytes // config.post_passes}
 
 
 def _taps_storage(config: Config) -> dict[str, int]:
-    """Storage that the extension `taps` adds, in bytes by name. Registers after the input memories hold the vectors of
+    """Storage that the extension `taps` adds, in bytes by part. Registers after the input memories hold the vectors of
     all positions (pixels) except the first. Registers in the array's rows hold the elements of these vectors that the
     row multiplies.
     """
@@ -178,14 +178,14 @@ def _taps_storage(config: Config) -> dict[str, int]:
 
 
 def _sweep_storage(config: Config) -> dict[str, int]:
-    """Storage that the extension `sweep` adds, in bytes by name: registers that keep an operation's input vectors,
+    """Storage that the extension `sweep` adds, in bytes by part: registers that keep an operation's input vectors,
     because later operations multiply them again, and copies of these registers at the multipliers.
     """
     return {"vectors of sweeps": 2 * (swept(config) - 1) * TAPS * _lanes(config)}
 
 
 def _rows_storage(config: Config) -> dict[str, int]:
-    """Storage that the extension `rows` (softmax and normalizations) adds, in bytes by name. The look-up table of
+    """Storage that the extension `rows` (softmax and normalizations) adds, in bytes by part. The look-up table of
     instruction ROWS is stored once in each lane. An entry of ROW_BITS bits holds the statistics of one row of numbers.
     """
     return {
@@ -204,14 +204,14 @@ STORAGE: Mapping[str, Callable[[Config], dict[str, int]]] = MappingProxyType(
         "rows": _rows_storage,
     }
 )
-"""For each extension with storage, the function that returns its storage, in bytes by name, for
+"""For each extension with storage, the function that returns its storage, in bytes by part ("parameter table" ...), for
 `Config.extra_storage`.
 """
 
 
 def storage_of(config: Config) -> dict[str, int]:
-    """Storage of the extensions of `config`, in bytes by name: default extensions first, then the others in the order
-    of their units.
+    """Storage of the extensions of `config`, in bytes by part ("parameter table", "patch window" ...): parts of default
+    extensions first, then those of the other extensions in the order of their units.
     """
     table = {name: item for name, item in EXTENSION_TABLE.items() if name in STORAGE and config.has(name)}
     ordered = sorted(table, key=lambda name: -1 if table[name].default else table[name].unit)

@@ -115,7 +115,9 @@ def controller(
     part = part_of(name)
     kind, lines = KINDS[part.kind], part.width if width is None else width
     if lines % part.width or (lines // part.width) & (lines // part.width - 1):
-        raise ConfigError(f"{name} has {part.width} data lines; {lines} are not 1, 2, 4 or 8 chips")
+        raise ConfigError(
+            f"{name}: width = {lines}: give {part.width}, the data lines of one chip, or 2, 4 or 8 times as many"
+        )
     grades = list(part.times)
     if grade is not None and grade not in grades:
         raise ConfigError(
@@ -158,7 +160,8 @@ def controller(
     together = least if bank_bytes is None else bank_bytes
     if together & (together - 1) or not least <= together <= least * part.rows:
         raise ConfigError(
-            f"{name}: bank_bytes = {together}: give a power of two from a row, {least}, to a bank, {least * part.rows}"
+            f"{name}: bank_bytes = {together}: give a power of two from {least}, the bytes of a row, to "
+            f"{least * part.rows}, the bytes of a bank"
         )
     return Controller(
         banks=part.banks,

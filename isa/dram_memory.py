@@ -110,7 +110,7 @@ def check_dram(memory: Memory) -> None:
             )
     if memory.data_channels != SHARED:
         raise ConfigError(
-            f"memory.data_channels = {memory.data_channels!r}: a DRAM has its own rules for data; leave it out"
+            f"memory.data_channels = {memory.data_channels!r}: it does not apply to a DRAM; leave it out"
         )
 
 

@@ -81,7 +81,7 @@ def _check_taps(config: Config) -> None:
         if value % size:
             raise ConfigError(
                 f"{name}_buffer_bytes = {value}: taps needs a multiple of {size}, the bytes of a position; "
-                f"{value // size * size} is one; or leave 'taps' out of `extensions`"
+                f"use {value // size * size}, or leave 'taps' out of `extensions`"
             )
 
 

@@ -132,9 +132,9 @@ def requests_left(C, c):  # type: ignore[no-untyped-def]
 
 @timing_code
 def show_request(P, C, R, c):  # type: ignore[no-untyped-def]
-    """Puts the next request of client `c` on the bus. Does nothing if there is no such request, if another request of
-    the client is on the bus, or if the cycle in which the client's FIFO has room is not known. Returns whether a
-    request was put on the bus. State arrays: P (parameters of the run), C (read clients), R (their bursts).
+    """Puts the next request of client `c` on the bus. Does so only if the client has a next request, no other request
+    of the client is on the bus, and the cycle in which its FIFO has room is known. Returns whether the request was put
+    on the bus. State arrays: P (parameters of the run), C (read clients), R (their bursts).
     """
     if C[c, C_LEFT] == 0 or C[c, C_SHOWN] != NEVER:
         return False

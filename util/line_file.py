@@ -1,5 +1,5 @@
-"""Files of records, one line of JSON each: one process at a time appends lines, and a crash loses at most the line
-being written.
+"""Files of records, one line of JSON each: one process at a time appends lines, and a process that is killed loses at
+most the line being written. A power failure may lose more lines (`SYNC_INTERVAL`).
 """
 
 from __future__ import annotations

@@ -210,8 +210,8 @@ def _loops(source: Source) -> dict[str, int]:
 
 
 def _wide_loops(source: Source) -> dict[str, int]:
-    """Random fields of the two loops of an instruction: loops without iterations, loops with many iterations, or loops
-    with a few iterations whose operands are far apart.
+    """Random fields, by name, of the two loops of an instruction: loops without iterations, loops with many iterations,
+    or loops with a few iterations whose operands are far apart.
     """
     config = source.config
     begin = (
@@ -245,8 +245,9 @@ def _wide_loops(source: Source) -> dict[str, int]:
 
 
 def _wide_tiles(source: Source, loops: dict[str, int]) -> dict[str, int]:
-    """The fields wgt_factor_out and wgt_factor_in (steps of the weight index in the two loops of the instruction with
-    the fields `loops`), mostly so small that the index stays inside the weight scratchpad.
+    """Random values, by name, of the fields wgt_factor_out and wgt_factor_in (steps of the weight index in the two
+    loops of the instruction with the fields `loops`), mostly so small that the index stays inside the weight
+    scratchpad.
     """
     depth = source.config.wgt_depth
     found = {}
@@ -258,7 +259,7 @@ def _wide_tiles(source: Source, loops: dict[str, int]) -> dict[str, int]:
 
 
 def matrix(source: Source) -> dict[str, int]:
-    """Random fields of a GEMM, DEPTHWISE or TAPS."""
+    """Random fields, by name, of a GEMM, DEPTHWISE or TAPS."""
     loops = _loops(source)
     values = {
         **loops,
@@ -272,8 +273,8 @@ def matrix(source: Source) -> dict[str, int]:
 
 
 def _tile_parts(source: Source) -> dict[str, int]:
-    """Random fields of the inner loop of a matrix instruction, which goes over consecutive weight tiles. With the
-    extension `fold`, consecutive weight tiles are the parts of one [block_out][block_in] matrix of weights. In most
+    """Random fields, by name, of the inner loop of a matrix instruction, which goes over consecutive weight tiles. With
+    the extension `fold`, consecutive weight tiles are the parts of one [block_out][block_in] matrix of weights. In most
     cases the products with all tiles are written to the same accumulator.
     """
     step = {
@@ -284,7 +285,7 @@ def _tile_parts(source: Source) -> dict[str, int]:
 
 
 def alu(source: Source) -> dict[str, int]:
-    """Random fields of an ALU instruction."""
+    """Random fields, by name, of an ALU instruction."""
     loops = _loops(source)
     # If there are many operations, the opcode is one of the fastest.
     quick = loops["iter_out"] * loops["iter_in"] > _QUICK
@@ -303,7 +304,7 @@ def alu(source: Source) -> dict[str, int]:
 
 
 def store(source: Source, post: bool) -> dict[str, int]:
-    """Random fields of a STORE.POST if `post`, else of a STORE.OUT."""
+    """Random fields, by name, of a STORE.POST if `post`, else of a STORE.OUT."""
     config, regions = source.config, source.regions
     values = _shape(source, 3, 8)
     values["sram_base"] = _place(source, config.acc_depth)
@@ -347,14 +348,15 @@ def store(source: Source, post: bool) -> dict[str, int]:
 
 
 def rows(source: Source) -> dict[str, int]:
-    """Random fields of a ROWS."""
+    """Random fields, by name, of a ROWS."""
     values = {name: size for name, size in _shape(source, 5, 8).items() if name != "x_stride"}
     return {**values, "sram_base": _place(source, source.config.acc_depth), "maximum": source.number(1)}
 
 
 def to_chain(source: Source, values: dict[str, int]) -> dict[str, int]:
-    """New values of the fields chain, y_size, x_size, x_stride and dram_base with which a STORE.POST with the fields
-    `values` writes the chain memory (on-chip buffer between layers); rows and columns are reduced if they do not fit.
+    """New values, by name, of the fields chain, y_size, x_size, x_stride and dram_base with which a STORE.POST with the
+    fields `values` writes the chain memory (on-chip buffer between layers); rows and columns are reduced if they do not
+    fit.
     """
     vectors = source.config.chain_buffer_bytes // source.config.out_bytes
     rows, columns, pitch = values["y_size"], min(values["x_size"], vectors), values["x_stride"]
@@ -468,7 +470,7 @@ def register_values(source: Source, name: str) -> dict[str, int]:
 
 
 def register_write(item: Register, values: dict[str, int]) -> dict[str, int]:
-    """Fields of the CONFIG that writes `values` to configuration register `item`."""
+    """Fields, by name, of the CONFIG that writes `values` to configuration register `item`."""
     value = pack_fields(item.name, item.fields, values)
     return {"unit": int(item.unit), "register": item.index, "value": value}
 

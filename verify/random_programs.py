@@ -281,8 +281,8 @@ def random_program(
 
 
 def _parameters(config: Config, regions: Regions) -> dict[str, int]:
-    """Fields of a LOAD.PAR that fills the parameter scratchpad with the image's parameter table, in one row or in
-    several equal rows.
+    """Fields, by name, of a LOAD.PAR that fills the parameter scratchpad with the image's parameter table, in one row
+    or in several equal rows.
     """
     count = min(config.par_depth, TABLE)
     return {

@@ -69,8 +69,8 @@ def near_ties(source: Source) -> list[Instruction]:
 
 
 def _mode(source: Source) -> dict[str, int]:
-    """Flags of a STORE.POST that select a random operation of stage B (the optional operation after requantization).
-    Addition is drawn most often, because it consists of more roundings than the other operations.
+    """Flags, by name, of a STORE.POST that select a random operation of stage B (the optional operation after
+    requantization). Addition is drawn most often, because it consists of more roundings than the other operations.
     """
     values = {
         "combine": 1,

@@ -107,8 +107,8 @@ def _unchecked(out: str) -> bool:
 
 
 def first_failure(outcomes: Sequence[Callable[[], Outcome]]) -> Outcome:
-    """Calls the functions `outcomes` until one returns a failure, and returns it. Without a failure it returns the
-    first "right" outcome, or else the last outcome.
+    """Calls the functions `outcomes` until one returns a failure, and returns this failure. Without a failure, returns
+    the first "right" outcome, or else the last outcome.
     """
     best = Outcome("refused")
     for attempt in outcomes:

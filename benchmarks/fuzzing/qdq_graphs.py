@@ -113,8 +113,8 @@ LAYERS = ("Conv", "ConvTranspose", "Gemm", "MatMul")
 
 
 def quantized_drawing(builder: Builder, operator: Operator) -> Drawing:
-    """The drawing (function that adds a random node) of `operator` in a quantized graph. For operators with weights it
-    is chosen at random, by the random numbers of `builder`: mostly `layer`.
+    """The drawing (function that adds a random node) of `operator` in a quantized graph. For operators with weights,
+    the drawing is chosen with the random numbers of `builder`; in most cases it is `layer`.
     """
     if operator.name in LAYERS and builder.draw.chance(0.8):
         return layer

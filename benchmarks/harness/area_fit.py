@@ -39,9 +39,10 @@ the fit in turn (jackknife). In practice the intervals cover about this share; f
 
 
 def fit_areas(rows: Sequence[Synthesized]) -> Costs:
-    """For each module, the fitted area of an instance in square micrometres per unit of each feature (number computed
-    from a machine's configuration), without features that cost nothing. The fit to the machines `rows` minimizes
-    relative errors, so that large machines do not dominate.
+    """Fits the area of each module to the machines `rows`. The area of one instance is a weighted sum of features
+    (numbers computed from a machine's configuration). Returns the weights, in square micrometres per unit of the
+    feature, by module and feature; weights of 0 are left out. The fit minimizes relative errors, so that large machines
+    do not dominate.
 
     Modules with memories that may be flip-flops are fitted together: a bit of such a memory has the same area in each
     module.
@@ -75,9 +76,9 @@ def fit_areas(rows: Sequence[Synthesized]) -> Costs:
 
 
 def fit_registers(rows: Sequence[Synthesized]) -> Costs:
-    """For each module, the fitted number of flip-flops of an instance, without the bits of its memories, per unit of
-    each feature (number computed from a machine's configuration). The fit to the machines `rows` minimizes relative
-    errors.
+    """Fits the number of flip-flops of each module, without the bits of its memories, to the machines `rows`. The
+    number for one instance is a weighted sum of features (numbers computed from a machine's configuration). Returns the
+    weights by module and feature. The fit minimizes relative errors.
     """
     found: Costs = {}
     for module in MODULES:
@@ -104,9 +105,9 @@ def _features(row: Synthesized, module: str) -> Mapping[str, float]:
 
 
 def fit_paths(rows: Sequence[Synthesized], scale: Scale) -> Costs:
-    """For each kind of timing path in PATHS, the fitted delay in nanoseconds per unit of each feature (number computed
-    from a machine's configuration). The fit uses those of the machines `rows` that have such a path. `scale`: factors
-    of memory macros' delays.
+    """Fits the delay of each kind of timing path in PATHS to those machines in `rows` that have such a path. A delay is
+    a weighted sum of features (numbers computed from a machine's configuration). Returns the weights, in nanoseconds
+    per unit of the feature, by kind of path and feature. `scale`: factors of memory macros' delays.
     """
     found: Costs = {}
     for place, (_, names) in PATHS.items():

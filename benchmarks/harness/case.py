@@ -31,8 +31,8 @@ class Case:
 
     `operations`: number of arithmetic operations (a multiply-add counts as two). `error`: largest difference of the
     outputs, relative to the largest value of the peer's output. `ours`, `peer`: the calls of each side that are timed;
-    `ours_time`, `peer_time`: functions that turn the seconds of these calls into the side's seconds (default: those of
-    the first call). `close`: ends the threads.
+    `ours_time`, `peer_time`: functions from the seconds of these calls to the seconds that count for this side (by
+    default, the seconds of the first call). `close`: ends the threads.
     """
 
     name: str

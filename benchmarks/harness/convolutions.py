@@ -1,9 +1,10 @@
 """The convolutions of the TVM paper (its Table 2), C1-C12 of ResNet-18 and D1-D9 of MobileNet, and further ones.
 
 The time of a convolution is (time of 11 - time of 1) / 10, both ours and the peer's (ONNX Runtime's), so that layout
-conversions at the ends and the cost of a call are not counted. Both run the same two models: 11 convolutions in
-a chain if the output can be the input, else 11 on one input whose outputs are added (either side may fuse these
-additions). Each convolution has its own weights, so that weights are in the same level of cache as in a network.
+conversions at the ends and the cost of a call are not counted. Both run the same two models: 11 convolutions in a chain
+if the output can be the next input. Otherwise, 11 convolutions read the same input, and their outputs are added (either
+side may fuse these additions). Each convolution has its own weights, so that weights are in the same level of cache as
+in a network.
 """
 
 from __future__ import annotations
@@ -35,8 +36,8 @@ def layers_model(
     copies: int, x_shape: tuple[int, ...], weights: np.ndarray, window: Window, groups: int
 ) -> onnx.ModelProto:
     """A model of `copies` convolutions from input "X" of `x_shape` to output "Y", both NCHW: in a chain or, if input
-    and output shapes differ, side by side with their outputs added. `weights`: those of the first convolution; the
-    others have them in another order of filters.
+    and output shapes differ, side by side with their outputs added. `weights`: the weights of the first convolution;
+    every other convolution has the same filters in another order.
     """
     chained = window.strides == (1, 1) and weights.shape[0] == x_shape[1]
     attributes = {

@@ -52,8 +52,8 @@ class CpuTrial:
 
     @property
     def overhead_seconds(self) -> float:
-        """CPU seconds that are neither compilation nor measuring: of the measuring process, including the start of a
-        new one, and of this process while it waits for a measurement.
+        """CPU seconds of all other work than compilation and measuring: in the measuring process (including the start
+        of a new process), and in this process while it waits for a measurement.
         """
         return self.result.overhead_seconds + self.asking_seconds
 

@@ -100,9 +100,10 @@ def measured_memories(row: Row, scale: Scale) -> float:
 
 
 def fit_events(rows: Sequence[Row], machines: Mapping[str, Config]) -> dict[str, dict[str, float]]:
-    """The fitted picojoules, by part of the machine and by feature (number of events), of one event, without features
-    that cost nothing. The fit to the programs `rows` minimizes errors relative to a program's whole energy of switching
-    data, so that long programs do not dominate. `machines`: the configurations by name.
+    """Fits the energy of switching data to the programs `rows`. The energy of a part of the machine is a weighted sum
+    of features (numbers of events). Returns the weights, in picojoules per event, by part and feature; weights of 0 are
+    left out. The fit minimizes errors relative to a program's whole energy of switching data, so that long programs do
+    not dominate. `machines`: the configurations by name.
 
     Raises ValueError for a row reserved for evaluation.
     """
@@ -171,8 +172,8 @@ def judge(row: Row, costs: Costs, machines: Mapping[str, Config], rest: Rest) ->
 
 def left_out(rows: Sequence[Row], machines: Mapping[str, Config], rest: Rest) -> list[Judged]:
     """Replayed and predicted energy of every program of `rows` whose memory accesses were counted; each machine is
-    predicted by a model fitted to the other machines. `machines`: the configurations by name; `rest`: what predicts the
-    energy of clock and memories.
+    predicted by a model fitted to the other machines. `machines`: the configurations by name; `rest`: the models that
+    predict the energy of clock and memories.
     """
     found: list[Judged] = []
     for name in dict.fromkeys(row["machine"] for row in rows):

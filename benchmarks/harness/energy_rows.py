@@ -49,8 +49,9 @@ def _changed(name: str, bus_bytes: int = 8, **fields: Any) -> Config:
 
 
 def fitted_machines() -> dict[str, Config]:
-    """Machines (accelerator configurations) to whose replays the energy model is fitted: `tiny`, a wide array, a larger
-    one, one with the extension `fold`, a batch of two, buses of 16 and 32 bytes; every extension is in some machine.
+    """Machines (accelerator configurations, by name) for the fit of the energy model: programs are replayed on these
+    machines, and the model is fitted to the replays. They are `tiny`, and machines with a wide array, a larger array,
+    the extension `fold`, a batch of two, and buses of 16 and 32 bytes. Every extension is in some machine.
     """
     found = (
         load_config("tiny"),
@@ -87,8 +88,9 @@ def fitted_machines() -> dict[str, Config]:
 
 
 def judged_machines() -> dict[str, Config]:
-    """Machines (accelerator configurations) on which the energy model is evaluated: other arrays than those of the fit,
-    including 16x16, buses of 8, 16 and 32 bytes, other buffers; every extension is in some machine.
+    """Machines (accelerator configurations, by name) on which the energy model is evaluated. They have other arrays
+    (including 16x16) and other buffers than the machines of the fit, and buses of 8, 16 and 32 bytes. Every extension
+    is in some machine.
     """
     found = (
         _changed(
@@ -142,7 +144,7 @@ class Replayed:
     netlist: Netlist
     state: Electrical
     parts: tuple[NDArray[np.intp], tuple[str, ...]]
-    """Index of the part that each cell belongs to, one for each cell, and the names of the parts."""
+    """For each cell, the index of the part to which the cell belongs; and the names of the parts."""
 
     def replay(self, program: Program) -> Activity:
         """Runs `program` on the RTL and returns the switching activity of the netlist from the run's first cycle to its
@@ -181,8 +183,9 @@ def prepare(config: Config, report: Callable[[str], None]) -> Replayed:
 def row_of(machine: Replayed, seed: int) -> dict[str, Any]:
     """Replays the program with the seed `seed` on `machine`; returns its row, a JSON object.
 
-    It has the program's events; numbers of changing bits; picojoules by part of the machine ([data, clock pins]); and,
-    by module and memory size, the numbers of reads and of writes of all memories of this size in the module.
+    The row has the program's events, the numbers of changing bits, and picojoules by part of the machine ([data, clock
+    pins]). For each module and size of memory, it also has the numbers of reads and of writes of all memories of this
+    size in the module.
     """
     config, netlist = machine.config, machine.netlist
     program = energy_program(config, seed)

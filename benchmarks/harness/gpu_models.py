@@ -147,7 +147,9 @@ def _model(
 
 
 def _weights(*shape: int, depth: int) -> np.ndarray:
-    """Seeded weights; a sum of `depth` products of them with normally distributed inputs stays near 1."""
+    """Seeded weights. They are so small that a sum of `depth` products with normally distributed inputs has a magnitude
+    of about 1.
+    """
     rng = np.random.default_rng(depth)
     return rng.standard_normal(shape, dtype=np.float32) * np.float32(1 / np.sqrt(depth))
 

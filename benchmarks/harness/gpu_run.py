@@ -92,8 +92,9 @@ def model_on(platform: Platform, model: onnx.ModelProto, inputs: Arrays) -> Ours
 
 
 def product_on(platform: Platform, precision: str, size: int) -> Ours:
-    """The kernel of the product `X` `W` of two square matrices of `size` rows and of `precision` ("float16",
-    "bfloat16", "int8") on tensor cores, ready to run on `platform` on seeded inputs; floats are summed in float32.
+    """A kernel for tensor cores that computes the product `X` `W` of two square matrices with `size` rows. `precision`
+    is the type of their elements: "float16", "bfloat16" or "int8". The kernel is ready to run on `platform` on seeded
+    inputs, and sums floats in float32.
 
     float16 and bfloat16 give results of the same type, int8 gives int32. An int8 `W` is stored column after column, the
     preferred layout of tensor cores and of cuBLAS, with which the product is compared. Raises UserError if the kernel
@@ -193,8 +194,8 @@ def check_outputs(got: Arrays, expected: Arrays, tolerance: float) -> Checked:
 
 def check_product(platform: Platform, precision: str, size: int, *, tolerance: float) -> Checked:
     """Compiles and runs on `platform` the product of two square matrices of `size` rows (`product_on`), and compares
-    SAMPLED_ROWS of its rows with the product in float64 of the same factors, which are rounded to `precision` already.
-    Returns the largest relative error and `tolerance`, the largest allowed one.
+    SAMPLED_ROWS rows of the result with a product in float64. Both products have the same factors, which are already
+    rounded to `precision`. Returns the largest relative error and `tolerance`, the largest allowed one.
     """
     ours = product_on(platform, precision, size)
     try:

@@ -302,9 +302,9 @@ def _gemm(functional: Any, at: Mapping[str, Any]) -> Callable[..., Any]:
 
 
 def _recurrent(torch: ModuleType, held: Sequence[np.ndarray | None], at: Mapping[str, Any]) -> Any:
-    """An LSTM with constant weights as a module on cuDNN's LSTM, with the gates in its order (input, forget, cell,
-    output). `held`: the values of the ONNX node's inputs, None for those that are not constant; `at`: its attributes.
-    Raises PeerError if the weights are not constant or the initial state is given.
+    """An LSTM with constant weights as a module on cuDNN's LSTM. The gates are in cuDNN's order (input, forget, cell,
+    output). `held`: the values of the ONNX node's inputs, None for inputs that are not constant; `at`: the node's
+    attributes. Raises PeerError if the weights are not constant or the initial state is given.
     """
     weights, recurrence = held[1], held[2]
     if weights is None or recurrence is None or any(value is not None for value in held[4:]):

@@ -51,8 +51,8 @@ turns.
 @dataclass(frozen=True, slots=True)
 class LanguageModel:
     """A language model. `build` makes the whole model, which starts at token ids. The part after the embeddings is also
-    measured alone: it starts at the tensors `embedded` and ends at the model's outputs. `float_ends` maps an output
-    that no quantizer rounds to an earlier tensor, at which the part ends instead.
+    measured alone: it starts at the tensors `embedded` and ends at the model's outputs. `float_ends`: for an output
+    that no quantizer rounds, the name of an earlier tensor, at which the part ends instead.
     """
 
     build: Callable[[], onnx.ModelProto]

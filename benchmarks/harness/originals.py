@@ -54,7 +54,8 @@ def measured(names: Sequence[str], rounds: int, *, write: bool, again: bool) -> 
     """Yields the row of each network as soon as it is measured; with `write` each row is written to benchmarks/results
     at once.
 
-    With `write`, a row that the file has from the present commit without changes is measured again only with `again`.
+    With `write`, a row is skipped if the file already has it from the present commit, measured without uncommitted
+    changes. With `again`, no row is skipped.
     """
     commit = provenance()["commit"]
     kept: dict[str, Row] = {}

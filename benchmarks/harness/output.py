@@ -40,9 +40,9 @@ def finish(
     packages: Sequence[str] = (),
     compact: bool = False,
 ) -> None:
-    """Prints the figures: with --json as JSON (that of `shown` instead, if given), else as `lines`. With --write they
-    are also written to the file `name`.json in benchmarks/results, with the versions of `packages`; `compact`: without
-    spaces.
+    """Prints the figures of a benchmark. With --json, prints `shown` or, if it is None, `figures` as JSON; otherwise
+    prints `lines`. With --write, the figures are also written to the file `name`.json in benchmarks/results, with the
+    versions of `packages`; `compact`: the file is written without spaces.
     """
     if options.json:
         print(json.dumps(figures if shown is None else shown, indent=2))

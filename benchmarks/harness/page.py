@@ -85,7 +85,7 @@ class Row:
 
     @property
     def files(self) -> tuple[str, ...]:
-        """The names of the results files from which the row's figures are, each once."""
+        """The names, each once, of the results files that contain the row's figures."""
         return tuple(dict.fromkeys(figure.file for figure in self.figures))
 
     def is_shown(self, files: Mapping[str, Document]) -> bool:
@@ -127,7 +127,7 @@ class Table:
 
     @property
     def files(self) -> tuple[str, ...]:
-        """The names of the results files from which the table's figures are, each once."""
+        """The names, each once, of the results files that contain the table's figures."""
         return tuple(dict.fromkeys(name for row in self.rows for name in row.files))
 
     def text(self, files: Mapping[str, Document]) -> str:
@@ -179,13 +179,13 @@ def source(name: str, document: Document) -> str:
 
 
 def read_files(folder: Path) -> dict[str, Document]:
-    """The parsed JSON files of results in a folder, by name."""
+    """The parsed JSON files of results in a folder, by file name without the ending ".json"."""
     return {path.stem: json.loads(path.read_text(encoding="utf-8")) for path in sorted(folder.glob("*.json"))}
 
 
 def rewritten(page: str, blocks: Blocks, files: Mapping[str, Document]) -> str:
-    """The text of a page, given as the text `page`, with all of its blocks regenerated from `files`. Raises PageError
-    for an unknown block.
+    """Returns `page`, the text of a page, with all of its blocks regenerated from `files`. Raises PageError for an
+    unknown block.
     """
 
     def made(match: re.Match[str]) -> str:

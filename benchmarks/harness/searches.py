@@ -3,8 +3,8 @@ without one of its parts, and baselines.
 
 The tuner's first points (candidate schedules) are those that the template's cost estimate ranks best; afterwards the
 tuner learns a cost model from its measurements. To measure the gain of the learned model, the tuner is compared with
-baselines that have the same first points. To measure its gain over the estimate alone, the tuner is compared with a
-search that only follows the estimate.
+baselines that have the same first points. To measure the gain of the learned model over the estimate alone, the tuner
+is compared with a search that only follows the estimate.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ class EstimateSearch:
     def propose(
         self, space: Space, history: History, generator: np.random.Generator, count: int
     ) -> np.ndarray:
-        """Up to `count` legal candidates [n, axes] to measure next: random ones until the history has two, then those
-        with low estimates. None has the same program as one in `history`. Draws use `generator`. Raises EmptySpaceError
-        if no candidate of the space is legal.
+        """Up to `count` legal candidates [n, axes] to measure next: random candidates until the history has two, then
+        candidates with low estimates. No candidate has the same program as a candidate in `history`. Draws use
+        `generator`. Raises EmptySpaceError if no candidate of the space is legal.
         """
         blind = replace(history, costs=np.full(len(history), np.inf))
         return first_points(space, blind, examine(space, history.points), generator, count)
@@ -57,8 +57,8 @@ class AfterFirstPoints:
     def propose(
         self, space: Space, history: History, generator: np.random.Generator, count: int
     ) -> np.ndarray:
-        """Up to `count` legal candidates [n, axes] to measure next; none has the same program as one in `history`.
-        Draws use `generator`. Raises EmptySpaceError if no candidate of the space is legal.
+        """Up to `count` legal candidates [n, axes] to measure next. No candidate has the same program as a candidate in
+        `history`. Draws use `generator`. Raises EmptySpaceError if no candidate of the space is legal.
         """
         if len(history) < BATCH:
             return first_points(space, history, examine(space, history.points), generator, count)

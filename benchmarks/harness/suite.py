@@ -80,8 +80,9 @@ def measured(entry: Entry, *, threads: int, rounds: int) -> Row:
 
 
 def geometric_means(entries: Sequence[Entry], rows: Sequence[Row]) -> dict[str, float | None]:
-    """Geometric mean of the ratios of each group of `entries` that has rows, by the group's name. It is None if one of
-    the ratios is not above 0: with much noise, the measured time of one more layer of the peer can be zero or negative.
+    """Geometric mean of the ratios of each group of `entries` that has rows, by the group's name. The mean is None if
+    one of the ratios is not above 0. This can happen because the time of a layer is the difference of two measured
+    times, which noise can make zero or negative.
     """
     groups = {entry.name: entry.group for entry in entries}
     ratios: dict[str, list[float]] = {}

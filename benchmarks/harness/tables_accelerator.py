@@ -195,14 +195,14 @@ FUZZED = (
         "{0:,}; {2:,}; {3}",
     ),
 )
-"""Kinds of test cases of the fuzzing benchmark, one table row each: (kind, text on the page, format of the numbers of
-cases, rejected, right and failed cases).
+"""Kinds of test cases of the fuzzing benchmark, one table row each: (kind, text on the page, format of four numbers:
+all cases, rejected cases, right cases and failed cases).
 """
 
 
 def _fuzzed_row(kind: str, name: str, shown: str) -> Row:
-    """The table row for one `kind` of fuzzing cases (numbers of cases, rejected, right and failed), with the text
-    `name` and the number format `shown`. The row is left out if fuzz.json lacks the kind.
+    """The table row for one `kind` of fuzzing cases (numbers of all cases, rejected, right and failed cases), with the
+    text `name` and the number format `shown`. The row is left out if fuzz.json lacks the kind.
     """
     row = (Where("kind", kind),)
     return Row(
@@ -219,13 +219,13 @@ def _fuzzed_row(kind: str, name: str, shown: str) -> Row:
 
 
 def _more_cycles(rows: Sequence[Document]) -> str:
-    """By how much more cycles each network takes with a DRAM than with a fixed memory, in percent."""
+    """A text with the percentage of cycles that a DRAM adds to those of a fixed memory, for each network."""
     return ", ".join(f"{row['cycles'] / row['cycles_fixed_memory'] - 1:+.1%}" for row in rows)
 
 
 def _by_chip(figure: Callable[[Document], str]) -> Callable[[Sequence[Document]], str]:
-    """A function that makes a text of rows: the text that `figure` makes of each network's row, first on the chip with
-    the narrowest bus, then on the others.
+    """A function from rows to one text. It lists the texts that `figure` makes of the networks' rows, chip by chip; the
+    chip with the narrowest bus comes first.
     """
 
     def texts(rows: Sequence[Document]) -> str:

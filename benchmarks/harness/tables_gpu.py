@@ -23,8 +23,8 @@ graph.
 
 
 def gpu(group: str, precision: str) -> At:
-    """The figure (`At`) that is the geometric mean, over the rows of a `group` in one precision of the H100's file, of
-    the ratio of torch's time in a CUDA graph to our time.
+    """A figure (`At`) from the results file of the H100: the ratio of torch's time in a CUDA graph to our time, as the
+    geometric mean over the rows of `group` in this precision.
     """
 
     def mean(rows: Sequence[Document]) -> float:

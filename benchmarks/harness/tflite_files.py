@@ -31,7 +31,7 @@ without the ending `Options`, values of the options by name).
 @dataclass
 class Written:
     """A TFLite model of one subgraph under construction. A tensor is an index into `tensors`; `last` is the tensor that
-    was added last. `seed`: of the random weights; `custom`: name of the operators of the kind "CUSTOM".
+    was added last. `seed`: seed of the random weights; `custom`: name of the operators of the kind "CUSTOM".
     """
 
     seed: int = 0
@@ -83,9 +83,9 @@ class Written:
     def like(
         self, index: int, shape: Sequence[int], scale: Any = None, zero: Any = None, dtype: Any = None
     ) -> int:
-        """Adds an activation of `shape` and returns it. Element type `dtype`, scale and zero point are those of tensor
-        `index` unless given. If that tensor is not quantized, nor is the new one, even with a `scale`; if it is int16,
-        the zero point is always 0.
+        """Adds an activation of `shape` and returns it. By default, the element type `dtype`, the scale and the zero
+        point are those of tensor `index`. If tensor `index` is not quantized, the new activation is not quantized
+        either, even with a `scale`. If tensor `index` is int16, the zero point is always 0.
         """
         source = self.tensors[index]
         if scale is None or source["scale"] is None:
@@ -107,9 +107,9 @@ class Written:
         return outputs[0]
 
     def weights(self, shape: tuple[int, ...], axis: int | None, *, dtype: Any = np.int8) -> int:
-        """Adds a constant tensor of random weights of `shape`; returns the tensor's index. The weights are float or
-        uint8 if `dtype` is, else int8. Float weights are not quantized; uint8 weights have a single scale; int8 ones
-        have a scale for each index along `axis`, or a single one if `axis` is None.
+        """Adds a constant tensor of random weights of `shape`; returns the tensor's index. With a float `dtype`, the
+        weights are float and not quantized. With uint8, they are uint8 with a single scale. Otherwise they are int8,
+        with a scale for each index along `axis` (None: a single scale).
         """
         if np.dtype(dtype).kind == "f":
             return self.constant(self.rng.normal(0, 0.3, shape).astype(dtype))
@@ -244,9 +244,10 @@ VERSIONS = {
 def litert(
     content: bytes, inputs: Sequence[np.ndarray], *, reference: bool = False, delegates: bool = True
 ) -> list[np.ndarray]:
-    """LiteRT's outputs for the TFLite file `content` and its `inputs`, both in the model's order; it computes with one
-    thread, by its default kernels or its `reference` kernels. Without `delegates` the default kernels do not include
-    XNNPACK's, which rely on the shapes that the file declares. Raises LiteRT's own error if LiteRT refuses the file.
+    """LiteRT's outputs for the TFLite file `content` and its `inputs`, both in the model's order. LiteRT computes with
+    one thread, by its default kernels or its `reference` kernels. Without `delegates` the default kernels do not
+    include XNNPACK's, which rely on the shapes that the file declares. Raises LiteRT's own error if LiteRT refuses the
+    file.
     """
     from ai_edge_litert.interpreter import Interpreter, OpResolverType
 

@@ -38,8 +38,8 @@ class Network(Written):
 
     def result(self, shape: Sequence[int], act: int = NONE, deviation: float = 1.0) -> int:
         """Adds an int8 activation of `shape` for an operator's result and returns it. Its values have the mean 0 and
-        the standard deviation `deviation` before the fused activation function `act` (one of TFLite's numbers), and its
-        scale and zero point suit them.
+        the standard deviation `deviation` before the fused activation function `act` (one of TFLite's numbers). The
+        scale and the zero point of the activation fit these values.
         """
         if act == NONE:
             scale, zero = 2 * SPREAD * deviation / 255.3, int(self.rng.integers(-6, 7))
@@ -50,8 +50,9 @@ class Network(Written):
         return y
 
     def scaled(self, shape: Sequence[int], axis: int | None, x: int, products: int) -> int:
-        """Adds int8 weights of `shape` and returns them. Their scales, one for each index along `axis` (a single one if
-        it is None), make sums of `products` products with elements of `x` have about the variance 1.
+        """Adds int8 weights of `shape` and returns them. There is one scale for each index along `axis`, or a single
+        scale if `axis` is None. The scales are chosen so that a sum of `products` products with elements of `x` has a
+        variance of about 1.
         """
         index = self.weights(tuple(shape), axis)
         wanted = 1 / np.sqrt(products * self.mean_square[x])

@@ -70,8 +70,8 @@ def convolution(
 ) -> Written:
     """A model of one convolution with a bias. `form`: a key of FORMS. `plane`: rows and columns of the input.
     `channels`, `window`: the convolution's channels and window. `act`: number of TFLite's fused activation. `axis`: the
-    axis of the weights that has several scales, for a depthwise convolution always 3; None, and for uint8: one scale
-    for all weights.
+    weights have one scale for each index along this axis (always axis 3 for a depthwise convolution). With None, and
+    for uint8, all weights have one scale.
     """
     (ci, co, groups, depthwise), (k, stride, padding, dilation) = channels, window
     model, x = begin(form, 1, *plane, ci)
@@ -260,8 +260,8 @@ def behind_planes(make: Written, kind, after, extra=(), options="", **fields) ->
 
 def concatenated(form, axis=3, planes=False, scales=None) -> Written:
     """A model of a CONCATENATION of two tensors along `axis`; with `planes` the first one is the result of a
-    convolution. `form`: a key of FORMS. `scales`: of the second tensor and of the result; None: both equal the first
-    tensor's scale, as int8 files require.
+    convolution. `form`: a key of FORMS. `scales`: the scales of the second tensor and of the result; None: both equal
+    the first tensor's scale, as int8 files require.
     """
     shape = (1, 4, 5, 6)
     if planes:

@@ -56,8 +56,8 @@ def transformer(
     model: str, configuration: str, inputs: tuple[np.ndarray, ...], output: str, **sizes: Any
 ) -> Callable[[], Example]:
     """A function that makes a model of the transformers package with random weights and returns it with `inputs`.
-    `model`, `configuration`: names of the package's classes; `sizes`: fields of the configuration; `output`: the one of
-    the model's outputs that it returns.
+    `model`, `configuration`: names of the package's classes; `sizes`: fields of the configuration; `output`: name of
+    the only output that the changed model returns.
     """
 
     def example() -> Example:
@@ -140,7 +140,7 @@ def encoder(torch: Any) -> Any:
 
 BODY = {"hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 128}
 SMALL = {**BODY, "vocab_size": 200}
-"""Configuration of a small model: names that most configurations of the transformers package share."""
+"""Configuration of a small model; most configurations of the transformers package have fields with these names."""
 DECODER = {**SMALL, "num_key_value_heads": 2, "use_cache": False, "max_position_embeddings": 64}
 TEXT, LAST = ids(24, 200), "last_hidden_state"
 

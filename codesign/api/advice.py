@@ -27,7 +27,8 @@ def advise(
 
     Each change has the exact cycles of the changed machine (by compiling and simulating the network on it), its latency
     at the changed machine's clock, and the area that it adds. Clock and area come from the shipped models, or from the
-    table of components that `technology` names. `least`: share (0 up to 1) of the latency that a listed change saves.
+    table of components that `technology` names. `least` is a share from 0 up to 1: a change is listed only if it saves
+    at least this share of the latency.
 
     If the machine cannot run the whole network, the advice names the extensions that it needs, and starts from the
     machine with these extensions. Raises UserError if the network could not run even with all extensions.

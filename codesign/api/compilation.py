@@ -67,7 +67,7 @@ def compile(
     program after each pass. `constants` are values by input name; these inputs become constants. This is meant for
     inputs that decide shapes, such as the axes of a reduction. Without `constants`, a network on processors or GPUs
     that has such inputs (of 64 elements at most) is compiled when their values arrive: `run` compiles a program for
-    each new value, then raises the errors of compilation, and caches 16 programs.
+    each new value (or raises the error of compilation) and caches 16 programs.
 
     `lengths` is the least and the greatest size of a symbolic dimension of the inputs, as in {"sequence": (1, 512)}:
     the executable then takes arrays of any length in this range, pads them to one of a few lengths for which it has
@@ -134,7 +134,7 @@ def build(
 ) -> Executable:
     """Compile a scheduled tensor expression; the arguments are those of `compile`.
 
-    A program without a schedule runs its loops as they are on a processor; on a GPU every independent iteration is a
+    Without a schedule, a processor runs the program's loops unchanged; a GPU runs every independent iteration as a
     thread. The inputs are the parameters that the program reads, the outputs those that it writes. Raises UserError,
     LegalityError.
     """
@@ -148,7 +148,7 @@ def build(
 
 
 def load(path: str | Path, target: str = "llvm", *, device: int | str | None = None) -> Executable:
-    """Load a file that `vdla compile` wrote for a processor or a GPU, or (any target) for a range of input lengths.
+    """Load a file of `vdla compile`: a network for a processor or a GPU, or for a range of input lengths (any target).
 
     A file for a range of lengths names its own target, so that `target` and `device` are ignored. Raises UserError.
     """

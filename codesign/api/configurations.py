@@ -24,9 +24,9 @@ _TUPLES: Mapping[str, type] = MappingProxyType({"extensions": str, "instructions
 def config(base: Config | str | Path = "vta", **changed: Any) -> Config:
     """The configuration `base` (a preset's name, a TOML file, or a `Config`) with the fields in `changed` replaced.
 
-    The memory's fields (bus_bytes, read_latency, ...) are named like any other. Numbers may be numpy's, and a tuple of
-    names may also be a list or an array. The result is validated as a whole. Raises ConfigError for an unknown field,
-    and for values that are out of range or contradict each other.
+    The memory's fields (bus_bytes, read_latency, ...) are given by name, as all other fields. Numbers may be numpy's. A
+    tuple of names may be given as a list or an array. The result is validated as a whole. Raises ConfigError for an
+    unknown field, and for values that are out of range or contradict each other.
     """
     start = base if isinstance(base, Config) else load_config(base)
     for name in changed:
@@ -48,7 +48,8 @@ def config(base: Config | str | Path = "vta", **changed: Any) -> Config:
 
 def _plain(name: str, value: Any) -> Any:
     """The value of the field `name` as a type that Config and Memory have: numpy's numbers become Python's, and lists
-    and arrays become tuples. Raises ConfigError for a `value` of a wrong kind in a field that holds no number or text.
+    and arrays become tuples. Raises ConfigError if `value` is a list but the field has a single value, if the field has
+    a tuple but `value` is no list, or if the memory is no `Memory`.
     """
     if isinstance(value, np.generic | np.ndarray):
         value = value.tolist()

@@ -41,17 +41,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class Explored:
-    """The result of a search. Cycles are exact. Area, clock and energy are predicted by models fitted to syntheses and
-    to switching activity, or area and energy come from a table of components; `document` and the report name the source
-    of each number.
+    """The result of a search. Cycles are exact. By default, area, clock and energy are predicted by models that are
+    fitted to syntheses and to switching activity. With a table of components, area and energy come from the table.
+    `document` and the report name the source of each number.
     """
 
     exploration: Exploration
 
     @property
     def front(self) -> tuple[Design, ...]:
-        """The designs of the Pareto front: designs that meet the constraints and that no other design dominates.
-        `machine` is the configuration of each.
+        """The designs of the Pareto front: designs that meet the constraints and that no other design dominates. The
+        attribute `machine` of a design is its configuration.
         """
         return self.exploration.front
 
@@ -98,8 +98,8 @@ class Explored:
         return front_figure(exploration_data(self.exploration, Details()))
 
     def to_html(self, layers: int = MOST_DESIGNS) -> str:
-        """The report as one HTML page that needs no network access, with the layers of up to `layers` designs of the
-        Pareto front.
+        """The report as one HTML page that needs no network access. For at most `layers` designs of the Pareto front,
+        the page shows the figures of every layer of the networks.
         """
         from ..explore.report.data import exploration_data
         from ..explore.report.page import html
@@ -107,8 +107,8 @@ class Explored:
         return html(exploration_data(self.exploration, details_of(self.exploration, most=layers)))
 
     def save(self, folder: str | Path, layers: int = MOST_DESIGNS) -> tuple[Path, ...]:
-        """Writes the files of `vdla explore` into an existing folder; returns their paths. The report has the layers of
-        up to `layers` designs of the Pareto front.
+        """Writes the files of `vdla explore` into an existing folder and returns the files' paths. For at most `layers`
+        designs of the Pareto front, the report shows the figures of every layer of the networks.
         """
         from ..explore.report.write import write_report
 
@@ -158,14 +158,15 @@ def explore(
     search starts from the improved machine. Fields that the space itself varies keep the values that the space gives.
 
     With a `folder` every design is recorded there, and a repeated search continues from the records; `records` are
-    files of other studies whose results are used again. `workers` above 1 is a number of processes on this computer
-    that evaluate machines. `scheduler` is the address of a dask scheduler ("tcp://HOST:8786", extra `tune`), whose
-    workers then evaluate them. In other processes, a machine that takes longer than `timeout` seconds counts as failed.
-    `told` is called with the exploration after every batch. `notify` is called with a line of text about the changes of
-    `from_advice`, about a `clock_mhz` without effect, and when nothing has finished for a while. Area, clock and energy
-    come from the models that ship with the package, fitted to syntheses and to switching activity. With `technology`
-    (the file of a table, or "45nm-published" for the shipped table) area and energy come from that table, and the clock
-    is the configuration's. A machine with a DRAM always has the configuration's clock. Raises UserError.
+    record files of other studies; results in these files are used again. With `workers` above 1, that number of
+    processes on this computer evaluate machines. With `scheduler`, the address of a dask scheduler ("tcp://HOST:8786",
+    extra `tune`), the scheduler's workers evaluate machines. In other processes, a machine that takes longer than
+    `timeout` seconds counts as failed. `told` is called with the exploration after every batch. `notify` is called with
+    a line of text about the changes of `from_advice`, about a `clock_mhz` without effect, and when nothing has finished
+    for a while. Area, clock and energy come from the models that ship with the package, fitted to syntheses and to
+    switching activity. With `technology` (the file of a table, or "45nm-published" for the shipped table) area and
+    energy come from that table, and the clock is the configuration's. A machine with a DRAM always has the
+    configuration's clock. Raises UserError.
     """
     records = _several(records)
     searched = space_of(space) if isinstance(space, Mapping) else load_space(space)
@@ -241,13 +242,14 @@ class Comparison:
 
     @property
     def machines(self) -> tuple[Config, Config]:
-        """The configurations of both compared machines."""
+        """The configurations of the two compared machines: (first, second)."""
         return self.compared.machines
 
     @property
     def rows(self) -> Sequence[Mapping[str, Any]]:
-        """One dictionary for each figure (metrics, clock, cycles and energy by unit of each network, area by unit):
-        both values and their ratio, second to first (None if the first is 0).
+        """One dictionary for each figure: the value on both machines, and the ratio of the second value to the first
+        (None if the first is 0). The figures are all metrics, the clock, each network's cycles and energy by unit, and
+        the area by unit.
         """
         return self.compared.rows
 
@@ -260,8 +262,8 @@ class Comparison:
 
     @property
     def explanation(self) -> Sequence[str]:
-        """Sentences on the difference in each network's cycles and energy, and in the area: its amount, its causes and
-        the layers that contribute most.
+        """Sentences on the differences in each network's cycles and energy, and in the area. They state the amount of a
+        difference, its causes, and the layers that contribute most.
         """
         return self.compared.sentences
 
@@ -295,9 +297,9 @@ def compare(
     *,
     technology: str | Path | None = None,
 ) -> Comparison:
-    """Compare two machines (presets, TOML files or configurations) on quantized networks: compares all metrics, cycles
-    and energy of each network and layer, area and energy of each unit. `technology` is the same as for `explore`.
-    Raises UserError if a machine cannot run a network.
+    """Compare two machines (presets, TOML files or configurations) on quantized networks. The comparison has all
+    metrics, cycles and energy of each network and layer, and area and energy of each unit. `technology` is the same as
+    for `explore`. Raises UserError if a machine cannot run a network.
     """
     loaded = load_networks([(model_source(model).source, 1.0) for model in _several(networks)])
     if not loaded:

@@ -11,12 +11,12 @@ from vdla.verify.custom import check_instruction
 
 
 def extend(base: Config | str | Path, *instructions: AluInstruction, name: str | None = None) -> Config:
-    """The machine `base` (a preset's name, a TOML file, or a `Config`) with custom instructions added to those that it
-    has. `name`: the new machine's name, by default the base's name and those of the instructions.
+    """Adds custom instructions to the machine `base` (a preset's name, a TOML file, or a `Config`), and returns the new
+    machine. `name`: the new machine's name, by default made of the names of the base and of the instructions.
 
     Each instruction is checked first: its semantics, its function for the simulator, its RTL and its expression must
-    give equal results on some hundred operands. Raises ConfigError if two of these differ, or if one has a wrong
-    interface. Also raises ConfigError if there are not enough free opcodes for the instructions.
+    give equal results on some hundred operands. Raises ConfigError if two results differ, if a part of an instruction
+    has a wrong interface, or if there are not enough free opcodes.
     """
     start = base if isinstance(base, Config) else load_config(base)
     for item in instructions:

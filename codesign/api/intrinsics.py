@@ -48,9 +48,9 @@ class Intrinsics:
         )
 
     def post(self, post: Post | None = None) -> tuple[IntrinsicDeclaration, tuple[tuple[str, int], ...]]:
-        """The intrinsic of STORE.POST, which requantizes one vector while it is stored: it reads int32 accumulators
-        "acc" [batch, output channels in a block] and int32 parameters "par" [2, output channels in a block], and writes
-        int8 "out". `post`: constants of the store, by default `Post()`.
+        """The intrinsic of STORE.POST, an instruction that requantizes a vector and stores it. It reads int32
+        accumulators "acc" [batch, output channels in a block] and int32 parameters "par" [2, output channels in a
+        block], and writes int8 "out". `post`: constants of the store, by default `Post()`.
 
         Returns (intrinsic, attributes of the store). Pass both to `tensorize`: `s.tensorize(loop,
         *accelerator.post())`.
@@ -82,8 +82,8 @@ def intrinsic(
         Source text by language. "llvm": the body of a function, LLVM IR with the pointer %NAME for each tensor; lines
         that begin with "declare" declare functions. "cuda" and "opencl": statements of one thread, with a pointer NAME
         for each tensor. Elements of an operand follow one another in memory. "vdla": ALU instructions of the
-        accelerator, a line for each, such as "MAX x, 0" or "ADD x, y"; x is the tensor that `updates` names, y another
-        one, and all are accumulator vectors (int32 [batch, block_out] in the scope "acc").
+        accelerator, one a line, such as "MAX x, 0" or "ADD x, y". Here x is the tensor that `updates` names, and y is
+        another tensor. All tensors are accumulator vectors (int32 [batch, block_out] in the scope "acc").
     scopes : mapping, optional
         The memory of a tensor by its name, such as {"out": "register"}; "dram" for tensors without an entry.
     adds : bool
@@ -95,8 +95,8 @@ def intrinsic(
         The accelerator whose instructions "vdla" names: a configuration, a preset's name or a TOML file.
 
     LLVM code and instructions of the accelerator are run on random operands and compared with the semantics. Raises
-    UserError for semantics that are no operation on placeholders, code that LLVM rejects, lines that are no instruction
-    of the machine, and for the first difference.
+    UserError if a result differs from the semantics, if the semantics are no operation on placeholders, if LLVM rejects
+    the code, or if a line is no instruction of the machine.
     """
     if unknown := sorted(set(code) - set(LANGUAGES)):
         raise UserError(

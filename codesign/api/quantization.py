@@ -65,7 +65,7 @@ class QuantizedNetwork:
 
     def rows(self) -> list[dict[str, Any]]:
         """After a search (`quantize` with `budget`), one dictionary for each evaluated set of decisions. Without a
-        search, one for each layer, with its scale and error.
+        search, one dictionary for each layer, with the layer's scale and error.
         """
         return list(self.account["layers"]) if self.outcome is None else rows(self.outcome.found)
 
@@ -127,7 +127,8 @@ def quantize(
     list, since their shapes follow from the arguments. A sample for an ONNX model may also be a dict by input name.
 
     Products with weights and their epilogues compute on integers. With `whole`, element-wise functions, softmax,
-    normalizations and products of activations do so, too; they need extensions of the accelerator.
+    normalizations and products of activations also compute on integers; for these operators, the accelerator needs
+    extensions.
 
     Without a `budget` all layers have the same `activations` and `per_channel` scales, except single layers listed in
     `layers`, as in {"conv1": "float", "fc": "s8,per-tensor"}. With a budget, at most `budget` sets of decisions are
@@ -226,7 +227,9 @@ def _samples(network: FloatModel, samples: Samples | Sequence[Any], name: str) -
 
 
 def _in_order(names: Sequence[str], sample: Any) -> Any:
-    """A `sample` that is a dict with exactly the keys `names`, as a tuple in this order; any other sample unchanged."""
+    """Converts a `sample` that is a dict with exactly the keys `names` to a tuple of its values, in the order of
+    `names`. Any other sample is returned unchanged.
+    """
     by_name = isinstance(sample, Mapping) and sample.keys() == set(names)
     return tuple([sample[name] for name in names]) if by_name else sample
 

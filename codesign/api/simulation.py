@@ -114,10 +114,10 @@ class Report:
         return data_frame(self.rows())
 
     def plot(self, kind: str = "layers", *, first: int = 0, last: int | None = None) -> Figure:
-        """A matplotlib figure of a network: "layers" (cycles by cause) or "roofline"; on a machine with a DRAM also
-        "rows" (row misses by layer), or "banks" (what each bank does from cycle `first` to cycle `last`, by default for
-        2,000 cycles; of any program). Raises UserError for an unknown kind, and for a kind that the program or machine
-        does not have.
+        """A matplotlib figure of the run. For a network, `kind` is "layers" (cycles by cause) or "roofline" or, on a
+        machine with a DRAM, "rows" (row misses by layer). For any program on a machine with a DRAM, "banks" shows what
+        each bank does from cycle `first` to cycle `last` (by default for 2,000 cycles). Raises UserError for an unknown
+        kind, and for a kind that the program or machine does not have.
         """
         if kind not in _PLOTS:
             raise UserError(f'no plot is called "{kind}"; choose one of {", ".join(_PLOTS)}')
@@ -126,7 +126,9 @@ class Report:
 
             return banks_figure(self.program, first, first + 2000 if last is None else last)
         if self.network is None:
-            raise UserError("the program has no layers to plot; `timeline` draws its instructions one by one")
+            raise UserError(
+                "a program has no layers to plot; draw its instructions with the report's method timeline"
+            )
         if kind == "rows":
             from ..report.dram_plots import rows_figure
 
@@ -184,11 +186,11 @@ def simulate(
 ) -> Report:
     """Run a program on the cycle-exact simulator: a compiled network or kernel, a `Program`, or its file.
 
-    With `inputs` (arrays by name) outputs are computed, too; without them, only the timing of a network or kernel is
-    simulated, which does not depend on the data. A raw program takes no inputs: it computes on its own image unless
-    `data` is False, which is an option of raw programs only. Clock and energy follow from `technology`: the shipped
-    models (None or "models"), "45nm-published", or the file of a table. Raises UserError if `subject` does not run on
-    the accelerator, and DeadlockError, which names the event that each unit waits for.
+    With `inputs` (arrays by name), the outputs of a network or kernel are computed, too. Without inputs, only the
+    timing is simulated; the timing does not depend on the data. A raw program takes no inputs, but computes on its own
+    memory image. The option `data` is for raw programs only: False simulates only the timing. Clock and energy follow
+    from `technology`: the shipped models (None or "models"), "45nm-published", or the file of a table. Raises UserError
+    if `subject` does not run on the accelerator, and DeadlockError, which names the event that each unit waits for.
     """
     components = load_components(technology)
     if isinstance(subject, AcceleratorExecutable | KernelExecutable):

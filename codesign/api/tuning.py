@@ -60,10 +60,10 @@ def tune(
     """Tune a model (an ONNX file, its bytes or a ModelProto) or workloads by name (["conv2d:C2"]), on the accelerator
     or this processor.
 
-    `records` names a new file to which every trial is written. `trials` is the number of trials in all that measure
-    layers alone; they are shared between the layers by expected gain. For a network on the accelerator, `in_place`
-    further trials (by default half of `trials`) measure schedules of layers within the whole network. The strategy
-    "evolution" learns a model of the cost and needs the extra `tune`; "genetic" and "random" do not.
+    `records` names a new file to which every trial is written. `trials` is the total number of trials that measure one
+    layer alone. The search shares these trials between the layers by expected gain. For a network on the accelerator,
+    `in_place` further trials (by default half of `trials`) measure schedules of layers within the whole network. The
+    strategy "evolution" learns a model of the cost and needs the extra `tune`; "genetic" and "random" do not.
 
     `workers` is the number of processes that measure trials; a trial of more than `timeout` seconds (by default 30)
     fails. With 0 workers, this process measures the trials itself, without a time limit. Raises UserError.

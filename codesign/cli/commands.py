@@ -112,8 +112,8 @@ def _command() -> Any:
 
 
 def _refuse_usage(error: Exception) -> int:
-    """Raises Stopped with the message of `error`, which the parser of the arguments raised. If there were no arguments
-    at all, typer has printed the help already: then returns USER_ERROR.
+    """Raises Stopped with the message of `error`, which the parser of the arguments raised. If the command line has no
+    arguments at all, typer has printed the help already; in this case, the function returns USER_ERROR.
     """
     message = str(getattr(error, "format_message", error.__str__)()).rstrip(".").replace("Value error, ", "")
     if not message:

@@ -18,7 +18,9 @@ from .options import JsonOption, TechnologyOption
 from .output import note, print_json, steps, text_console
 
 MOST_LAYERS = 10
-"""Largest number of layers in the printed table: those whose cycles differ most between the two machines."""
+"""Largest number of layers in the printed table. The table has the layers whose cycles differ most between the two
+machines.
+"""
 
 
 def compare(

@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 def compile_kernels(
     model: Path, output: Path | None, compiler: KernelCompiler, options: NetworkOptions, *, json: bool
 ) -> None:
-    """Compiles a model by `compiler` to `output` (default: MODEL.tar), and prints the result, as JSON with `json`. The
-    suffix of `output` selects the kind of file (`KernelCompiler.files`): an archive, or code for C programs. Raises
-    UserError.
+    """Compiles a model with `compiler` into the file `output` (default: MODEL.tar), and prints the result. With `json`,
+    the result is printed as JSON. The suffix of `output` selects the kind of file (`KernelCompiler.files`): an archive,
+    or code for C programs. Raises UserError.
     """
     from ..kernels_run import write_network
 

@@ -27,9 +27,9 @@ def compile_for_lengths(
     json: bool,
 ) -> None:
     """Compiles a model for all sizes of one symbolic dimension in the range `lengths`, and writes one archive for `vdla
-    run` to `output` (default: MODEL.tar). `pads`: for each input, by name, the value that fills it after its real
-    tokens; `tolerance`: largest slowdown of any length against a program compiled for that length; `json`: prints the
-    result as JSON. Raises UserError.
+    run` to `output` (default: MODEL.tar). `pads`: values by name of an input; the value fills the positions after the
+    input's real tokens; `tolerance`: largest slowdown of any length against a program compiled for that length; `json`:
+    prints the result as JSON. Raises UserError.
     """
     output = Path(f"{model.stem}.tar") if output is None else output
     if output.suffix in (".o", ".so"):

@@ -49,7 +49,7 @@ def cosim(
     if jobs < 1:
         raise UserError(f"--jobs {jobs}: at least 1 process is needed")
     if seed < 0:
-        raise UserError(f"--seed {seed}: seeds are not negative")
+        raise UserError(f"--seed {seed}: must be 0 or more")
     check_directory(output)
     machines = _machines(config)
     with rtl_extra():
@@ -89,9 +89,9 @@ def _machines(names: str | None) -> tuple[Config, ...]:
 def _run(
     machines: tuple[Config, ...], programs: int, seed: int, jobs: int, output: Path, dram: Oracle | None
 ) -> Campaign:
-    """Co-simulates `programs` random programs in all, spread over the machines, in `jobs` processes; prints progress,
-    and each mismatch as soon as it is found, on standard error. The first mismatch is written to the folder `output`.
-    `dram`: as in `run_campaign`.
+    """Co-simulates `programs` random programs in `jobs` processes; the programs are divided among the machines. Prints
+    the progress, and each mismatch as soon as it is found, on standard error. The first mismatch is written to the
+    folder `output`. `dram`: as in `run_campaign`.
     """
     from vdla.verify.cosim.campaign import Listener, run_campaign
 
@@ -162,8 +162,8 @@ def _failure_document(failure: Failure, output: Path) -> dict[str, object]:
 
 def _print(campaign: Campaign, failure: Failure | None, output: Path) -> None:
     """Prints the verdict on all co-simulations, a table of the coverage bins that programs hit and missed, and the
-    number of bins that cannot be hit on these machines; with -v also their names. `failure`: the first mismatch, if
-    any.
+    number of bins that cannot be hit on these machines; with -v also the names of the bins. `failure`: the first
+    mismatch, if any.
     """
     console = text_console()
     coverage = campaign.coverage

@@ -36,16 +36,18 @@ DramOption = Annotated[
 
 
 def oracle_for(machines: Iterable[Config], option: DramOracle | None) -> Oracle | None:
-    """The memory (oracle) that the option --dram selects for the RTL of `machines`; None without the option. Then it
-    prints a line for each DRAM part for which the RTL uses the model because LiteDRAM is not installed or lacks the
-    part. Raises UserError if the option is given, but no machine has a DRAM.
+    """The memory (oracle) that the option --dram selects for the RTL of `machines`; None without the option. In that
+    case the RTL uses LiteDRAM if LiteDRAM is installed and has the machine's DRAM part. Otherwise the RTL uses the
+    model, and a line with the reason is printed. Raises UserError if the option is given, but no machine has a DRAM.
     """
     from vdla.hw.harness.dram.oracle import line_about_oracle
 
     machines = list(machines)
     if option is not None and all(machine.memory.kind == FIXED for machine in machines):
         names = ", ".join(machine.name for machine in machines)
-        raise UserError(f"--dram {option}: no machine has a DRAM ({names}); leave out --dram")
+        raise UserError(
+            f"--dram {option}: no configuration given has a DRAM (given: {names}); leave out --dram"
+        )
     wanted: Oracle | None = None if option is None else option.value
     for line in dict.fromkeys(line_about_oracle(machine, wanted) for machine in machines):
         if line:

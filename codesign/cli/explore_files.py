@@ -59,8 +59,8 @@ class Written:
 def write_files(
     exploration: Exploration, folder: Path, *, layers: int, pictures: bool, synthesize: int, verify: int
 ) -> Written:
-    """Writes the report into the exploration's folder and prints the paths of its files. `layers`: number of designs of
-    the Pareto front whose layers the report has; `pictures`: whether plots are drawn.
+    """Writes the report into the exploration's folder and prints the paths of the report's files. `layers`: the report
+    shows layer by layer the figures of this many designs of the Pareto front; `pictures`: whether plots are drawn.
 
     Then synthesizes up to `synthesize` designs of the Pareto front and writes the report again; then co-simulates up to
     `verify` designs and writes the page again. Ctrl-C during one of these steps skips the following ones.
@@ -92,9 +92,9 @@ def write_files(
 
 
 def _write(found: Exploration, folder: Path, layers: int, pictures: bool) -> tuple[int, Sequence[Path]]:
-    """Writes all files of an exploration's report; returns the number of designs whose layers are missing because of
-    Ctrl-C, and the paths of the files. `layers`: number of designs of the Pareto front whose layers the report has;
-    `pictures`: whether plots are drawn.
+    """Writes all files of an exploration's report. `layers`: the report shows layer by layer the figures of this many
+    designs of the Pareto front; `pictures`: whether plots are drawn. Returns the number of designs whose layers are
+    missing because of Ctrl-C, and the paths of the files.
     """
     from ..explore.report.verified import known_verified
     from ..explore.report.write import parquet_missing, write_report

@@ -31,8 +31,9 @@ class Interrupts:
     """A context for the main thread, in which the first signal of `ENDINGS` raises KeyboardInterrupt.
 
     A second signal, `PATIENCE` seconds or more after the first, ends the process at once. Signals that the process has
-    ignored from its start, or that have a handler already, are left alone. After the block, with `last`, the signals
-    are ignored, so that nothing interrupts the end of the process; otherwise their previous handlers are restored.
+    ignored from its start, or that have a handler already, are left alone. With `last`, the signals are ignored after
+    the block, so that nothing interrupts the end of the process. Otherwise the previous handlers are restored after the
+    block.
     """
 
     def __init__(self, *, last: bool) -> None:

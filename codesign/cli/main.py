@@ -5,8 +5,8 @@ in the user's input, or a standard output that cannot be written, in one line; 3
 end; 141 the reader of the output went away; 130 interrupted; in general 128 + the number of the signal that ended the
 command.
 
-This module imports only modules that Python itself has loaded already, so that its own import takes no time: Ctrl-C
-prints a traceback until `process` has set the signal handlers, which is its first step.
+This module imports only modules that Python itself has loaded already, so that its own import takes no time. The time
+matters because Ctrl-C prints a traceback until `process`, as its first step, has set the signal handlers.
 """
 
 from __future__ import annotations

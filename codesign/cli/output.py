@@ -171,8 +171,9 @@ def step_columns() -> tuple[ProgressColumn, ...]:
 
 @contextlib.contextmanager
 def steps(always: bool = False) -> Iterator[Steps]:
-    """A context with a `Steps`. On a terminal, steps are shown as bars. Otherwise, and with -v, notes are printed at
-    intervals (`never_silent`), and with `always` or -v also a line for each step. With -q nothing is printed.
+    """A context with a `Steps`. On a terminal without -v, steps are shown as bars. Otherwise there are no bars: a note
+    is printed after each period without output (`never_silent`) and, with `always` or -v, also a line for each step.
+    With -q nothing is printed.
     """
     console = PlainConsole(stderr=True)
     if talk.quiet:

@@ -23,7 +23,7 @@ the search took 5% of the time of a compilation. The compiler's programs are tre
 searches cost a command a few megabytes of memory.
 """
 USER_ERROR = 2
-"""Exit code of a command that a user's mistake, a full disk or lost output has ended."""
+"""Exit code of a command that ended because of a user's mistake, a full disk or lost output."""
 READER_GONE = 128 + signal.SIGPIPE
 """Exit code if the reader of standard output has gone, as in `vdla ... | head -1`. A program that the signal SIGPIPE
 ends has the same code.

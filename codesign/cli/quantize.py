@@ -182,7 +182,8 @@ def quantize(
     if activations is not None or per_tensor:
         option = "--per-tensor" if per_tensor else "--activations"
         raise UserError(
-            f"{option} is for all layers, but --budget chooses for each; choose for one with --layer NAME=CHOICE"
+            f"{option} sets all layers, but with --budget a search chooses for each layer; leave {option} out, or "
+            "set single layers with --layer NAME=CHOICE"
         )
     from .quantize_search import quantize_by_search
 

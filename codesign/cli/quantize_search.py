@@ -24,8 +24,9 @@ if TYPE_CHECKING:
 def quantize_by_search(
     model: Path, calibration: Path, output: Path, *, json: bool, budget: int, **options: Any
 ) -> None:
-    """Runs the search for quantization decisions and prints a report. Writes the model with the chosen set of decisions
-    (member of the front) to `output` if its suffix is .onnx, else all results to the folder `output`.
+    """Runs the search for quantization decisions and prints a report. If `output` is a file with the suffix .onnx,
+    writes the model with the chosen set of decisions (member of the front) to this file. Otherwise writes all results
+    to the folder `output`.
 
     `options` are passed to `api.quantization.quantize`.
     """
@@ -105,8 +106,8 @@ def _print(console: PlainConsole, model: str, outcome: Outcome) -> None:
 
 
 def _front_table(model: str, found: Found, chosen: Member) -> Table:
-    """A table of the Pareto front of error and cost. Below the front, the table has the sets of decisions that treat
-    all layers alike, if these are not on the front.
+    """A table of the Pareto front of error and cost. Sets of decisions that treat all layers alike, but are not on the
+    front, are listed below the front.
     """
     machine, cost = found.study.evaluator.target.config.name, found.study.settings.cost
     table = Table(

@@ -31,10 +31,11 @@ RecordsOption = Annotated[
 
 
 def book_from(records: Sequence[str] | None) -> RecordBook | None:
-    """The best tuning record of each workload in all files; None if no file was named.
+    """The best tuning record of each workload in the files `records`; None if no file is named.
 
-    Shipped records are used only for workloads without a record in the other files. Lines that are no records are
-    reported on standard error. Raises UserError for files that cannot be read.
+    The name "shipped" stands for the package's own records, which are used only for workloads without a record in the
+    other files. Lines that are no records are reported on standard error. Raises UserError for files that cannot be
+    read.
     """
     if not records:
         return None

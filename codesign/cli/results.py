@@ -25,8 +25,9 @@ if TYPE_CHECKING:
 
 @contextmanager
 def enough_memory(path: Path) -> Iterator[None]:
-    """Raises MachineMemoryError, which names the model `path`, if the code in the `with` block runs out of memory, also
-    if another exception followed (zipfile raises ValueError when it closes a file after a MemoryError).
+    """A context that raises MachineMemoryError, which names the model `path`, if the code in the `with` block runs out
+    of memory. Another exception may follow the MemoryError (zipfile raises ValueError when it then closes a file); it
+    is replaced as well.
     """
     try:
         yield
@@ -39,8 +40,8 @@ def enough_memory(path: Path) -> Iterator[None]:
         from vdla.compiler.codegen.cpu.errors import MachineMemoryError
 
         raise MachineMemoryError(
-            f"{path}: this process gets no memory for all arrays of a run; run the network on a machine with more "
-            "memory, or export the model for smaller inputs"
+            f"{path}: this process cannot allocate memory for all arrays of a run; run the network on a machine "
+            "with more memory, or export the model for smaller inputs"
         ) from None
 
 
@@ -151,7 +152,9 @@ def _layers(verdict: OutputCheck) -> str:
 
 
 def end_checked(verdict: OutputCheck | None) -> None:
-    """Ends the command with exit code 1 if the comparison `verdict` failed or compared nothing; None: returns."""
+    """Ends the command with exit code 1 if the comparison `verdict` failed or compared nothing. If `verdict` is None,
+    nothing happens.
+    """
     if verdict is None or verdict.passed:
         return
     if not verdict.compared.anything:

@@ -184,7 +184,8 @@ def _advice(trial: Trial, machine: Config) -> Advice:
 
 def _advice_lines(trial: Trial, machine: Config, *, everything: bool) -> list[str]:
     """The lines of advice below the report. With `everything` (--advise), a line for each change that saves 3% of the
-    time. Otherwise only a bus of twice the width is tried, which is fast: kernels do not depend on the bus.
+    time. Otherwise only a bus of twice the width is tried. This trial is fast, because kernels do not depend on the
+    bus.
     """
     from ..explore.advice import helpful, wider_bus
 
@@ -200,7 +201,9 @@ def _advice_lines(trial: Trial, machine: Config, *, everything: bool) -> list[st
 
 
 def _end_checked(verdict: CheckAccount | None) -> None:
-    """Ends the command with exit code 1 if the comparison `verdict` failed or compared nothing; None: returns."""
+    """Ends the command with exit code 1 if the comparison `verdict` failed or compared nothing. If `verdict` is None,
+    nothing happens.
+    """
     if verdict is not None and not verdict.compared.anything:
         end_failed(
             f"nothing could be compared with {verdict.against}: the numbers of this run are not checked"

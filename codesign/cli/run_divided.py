@@ -46,8 +46,9 @@ def run_divided(
 ) -> None:
     """Runs `vdla run` for a model on accelerator and processor; `llvm` is the processor's part of `--target`.
 
-    `by_cost`: only regions that are faster on the accelerator run there, else all that it supports. `records`: files
-    from which the records in `of_model` were read. Times are measured last, when nothing else runs. Raises UserError.
+    `by_cost`: the accelerator runs only the regions that are faster on it; otherwise it runs all regions that it
+    supports. `records`: files from which the records in `of_model` were read. Times are measured last, when nothing
+    else runs. Raises UserError.
     """
     check_destination(options.outputs, inputs=(model, options.inputs))
     from ..divided_run import DividedRun
@@ -157,7 +158,9 @@ def run_divided(
 
 
 def _end_checked(verdict: DivisionCheck | None) -> None:
-    """Ends the command with exit code 1 if the comparison `verdict` failed or compared nothing; None: returns."""
+    """Ends the command with exit code 1 if the comparison `verdict` failed or compared nothing. If `verdict` is None,
+    nothing happens.
+    """
     if verdict is not None and not verdict.failed and not verdict.passed:
         end_failed(
             f"nothing could be compared with {verdict.against}: the numbers of this run are not checked"

@@ -95,8 +95,9 @@ FOR_MODELS = ("target", "check", "dump_passes", "batch", "records", "dim", "cons
 
 
 def find_device(text: str | None, model: Path, targets: Targets) -> tuple[Device, str | None]:
-    """The kind of device that --device (`text`), --target and, if `model` is a compiled archive, its target select; and
-    the GPU's name, such as "cuda:0" or "cuda:emulated" (None if the device is no GPU).
+    """Finds the device on which `vdla run` runs the file `model`: from `text`, the value of --device; without it from
+    --target and, if `model` is a compiled archive, from the archive's target. Returns the kind of device, and the name
+    of the GPU, such as "cuda:0" or "cuda:emulated" (None if the device is no GPU).
 
     Raises UserError.
     """
@@ -131,8 +132,9 @@ def find_device(text: str | None, model: Path, targets: Targets) -> tuple[Device
 
 
 def check_target(target: str, targets: Targets, kind: Device, device: str | None) -> None:
-    """Raises UserError if `target`, the text of --target (`targets` after parsing), does not belong to the device:
-    `kind` is its kind (`find_device`), `device` the text of --device, or None.
+    """Raises UserError if --target and --device contradict each other. `target` is the text of --target, and `targets`
+    is this text after parsing. `kind` is the kind of device that `find_device` returned, and `device` is the text of
+    --device, or None.
     """
     if kind is Device.vdla and not targets.vdla:
         if targets.gpu:

@@ -202,8 +202,9 @@ def _run_rtl(
     scratchpads: Contents,
     dram: DramOracle | None,
 ) -> tuple[dict[str, Any], np.ndarray]:
-    """Runs the program on the RTL; returns the JSON object of the run, with the counters read from the RTL's registers
-    under the simulator's names, and the memory afterwards. `scratchpads`: contents at launch; `dram`: option --dram.
+    """Runs the program on the RTL. Returns the JSON object of the run, and the memory afterwards. The object has the
+    counters from the RTL's registers, under the names that the simulator uses. `scratchpads`: contents at launch;
+    `dram`: option --dram.
     """
     with rtl_extra():
         from vdla.hw.harness.engine import RtlError, simulate_rtl

@@ -91,9 +91,11 @@ def synth(
         raise UserError(f"--jobs {jobs}: must be at least 1")
     if liberty is not None and family != CELLS:
         raise UserError(f"--liberty is for --for {CELLS}; {family} has cells of its own")
-    if paths < 0 or (paths and family == "xc7"):
+    if paths < 0:
+        raise UserError(f"--paths {paths}: give the number of timing paths to list, 0 or more")
+    if paths and family == "xc7":
         raise UserError(
-            f"--paths {paths} with --for {family}: give 0 or more paths, for ecp5 or {CELLS}; xc7 has no timing"
+            f"--paths {paths}: --for xc7 computes no timing; leave --paths out, or take --for ecp5 or {CELLS}"
         )
     if output is not None:
         check_directory(output)

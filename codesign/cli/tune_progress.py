@@ -47,7 +47,9 @@ class TuneProgress:
         return f"tuning: {self._done} of {self._total} trials"
 
     def resumed(self, trials: int) -> None:
-        """Counts `trials` that were made before an interruption as done, but not in the trials per second."""
+        """Adds `trials`, the number of trials made before an interruption, to the trials that are done. The rate of
+        trials per second does not include them.
+        """
         self._known += trials
         self._done += trials
         if self._bar is not None and self._task is not None:

@@ -3,9 +3,9 @@ clock, and the area that the change adds.
 
 A change adds an extension that the machine lacks (with the extensions that it needs), or doubles the size of a
 scratchpad, of the chain memory (on-chip memory that keeps a layer's output for the next layer) or the width of the bus.
-A machine without a chain memory gets one, of several sizes (`CHAIN_BYTES`). A fixed memory gets data channels of its
-own for reads and writes, a DRAM twice as many channels. The network is compiled and simulated on every changed machine,
-so the cycles are those of the changed machine's own run.
+A machine without a chain memory gets one, of several sizes (`CHAIN_BYTES`). A fixed memory gets separate data channels
+for reads and writes; a DRAM gets twice as many channels. The network is compiled and simulated on every changed
+machine, so the cycles are those of the changed machine's own run.
 """
 
 from __future__ import annotations
@@ -255,8 +255,9 @@ def wider_bus(config: Config) -> Iterator[tuple[str, Config]]:
 
 
 def _more_channels(config: Config) -> Iterator[tuple[str, Config]]:
-    """Yields the machine whose memory moves more data at the same time, if the machine is legal, as (description of the
-    change, machine): a fixed memory with separate data channels of reads and writes, a DRAM with twice the channels.
+    """Yields (description of the change, machine) for a machine whose memory moves more data at the same time, if this
+    machine is legal. A fixed memory gets separate data channels for reads and writes; a DRAM gets twice as many
+    channels.
     """
     memory = config.memory
     if memory.kind == DRAM:
@@ -287,7 +288,10 @@ def needed_extensions(config: Config, trial: Trial) -> tuple[str, ...]:
         added += [] if name in config.extensions else [name]
     failed = trial.figures(_extended(config, added)).failed
     if failed is not None:
-        raise UserError(f"configuration {config.name}, with every extension that its shape allows: {failed}")
+        raise UserError(
+            f"configuration {config.name} cannot run the network, even with every extension that its shape allows: "
+            f"{failed}"
+        )
     for name in reversed(added):
         fewer = [item for item in added if item != name]
         if len(with_what_they_need((*config.extensions, *fewer))) < len(config.extensions) + len(fewer):
@@ -341,8 +345,8 @@ def helpful(
 
 def _steps(trial: Trial, least: float, first: Sequence[Change]) -> Iterator[Change]:
     """The change that saves most, then the change that saves most on the changed machine, and so on, while a change
-    saves at least the shares `least` and `SOMETHING` of the latency of the machine before it. `first`: the changes of
-    the original machine, as `helpful` returns them.
+    saves at least the shares `least` and `SOMETHING` of the latency before the change. `first`: the changes of the
+    original machine, as `helpful` returns them.
     """
     choices: Sequence[Change] = first
     while choices:

@@ -47,7 +47,9 @@ class NetworkFigures:
 
     @property
     def default_cycles(self) -> int | None:
-        """The cycles if all layers have their templates' schedules; None if the network does not run with these."""
+        """The cycles if all layers have their templates' schedules; None if the network does not run with these
+        schedules.
+        """
         return self.before if self.schedules else self.cycles
 
     @property
@@ -67,8 +69,9 @@ class Figures:
     and the figures of its networks by name. `failed`: the reason why there are no figures, or None.
 
     `intervals` and `rungs` have names of metrics (`metrics.METRICS`) as keys. `intervals`: 90% intervals of area and
-    latency, if a model gives them, as factors of the value; `metrics.intervals_of` adds the interval of energy, which
-    depends on the networks' weights. `rungs`: texts that name the source of metrics whose source differs by machine.
+    latency, if a model gives them, as factors of the value; `metrics.intervals_of` adds an interval of energy that
+    depends on the networks' weights. `rungs`: for each metric whose source differs between machines, a text that names
+    the source.
     """
 
     area: Mapping[str, float] = field(default_factory=dict[str, float])
@@ -93,7 +96,7 @@ class Figures:
 def evaluate(
     config: Config, networks: Sequence[Network], components: Components, effort: Effort = NO_TRIALS
 ) -> Figures:
-    """The figures (area, clock, and cycles and energy of each network) of a machine, each network with the best
+    """The figures of a machine: area, clock, and the cycles and energy of each network. Each network runs with the best
     schedules that `effort` finds. If the machine cannot run a network, `failed` is the reason and there are no figures.
     """
     found: dict[str, NetworkFigures] = {}
@@ -182,11 +185,11 @@ def _schedules_to_json(item: NetworkFigures) -> dict[str, Any]:
 
 
 def _number(value: Any) -> float:
-    """Returns `value`, a number from 0 to `_GREATEST` in an exploration's record: sums of such numbers are finite.
+    """Returns `value`, which must be a number from 0 to `_GREATEST`, so that sums of figures in a record are finite.
     Raises ValueError or TypeError for any other value, also for a bool.
     """
     if isinstance(value, bool) or not 0 <= value <= _GREATEST:
-        raise ValueError(f"{value!r} is not a valid figure")
+        raise ValueError(f"a figure is {value!r}, not a number from 0 to {_GREATEST:g}")
     return value
 
 
@@ -211,8 +214,13 @@ def from_json(value: Mapping[str, Any]) -> Figures:
     if "failed" in value:
         return Figures(failed=str(value["failed"]))
     networks = {str(name): _network_from_json(item) for name, item in value["networks"].items()}
-    if not networks or any(item.cycles < 1 for item in networks.values()):
-        raise ValueError("the figures have no networks, or cycles below 1")
+    if not networks:
+        raise ValueError("the figures name no network")
+    for name, item in networks.items():
+        if item.cycles < 1:
+            raise ValueError(
+                f"the figures of network {name} have {item.cycles} cycles; at least 1 is possible"
+            )
     return Figures(
         area={str(unit): _number(x) for unit, x in value["area_mm2"].items()},
         clock_mhz=None if value.get("clock_mhz") is None else _number(value["clock_mhz"]),

@@ -104,8 +104,8 @@ METRICS: Mapping[str, Metric] = {
         Metric(name="utilization", unit="", rung=EXACT, scales={}, value=_utilization, maximize=True),
     )
 }
-"""All metrics by name. For several networks, figures of runs are sums (utilization: a ratio of sums) weighted by the
-networks' weights.
+"""All metrics by name. For several networks, a figure of runs is a sum over the networks, weighted by their weights;
+the utilization is a ratio of two such sums.
 """
 
 
@@ -141,8 +141,8 @@ class Constraint:
     upper: bool
 
     def excess(self, value: float) -> float:
-        """Excess of a value beyond the limit (below it, unless `upper`), as a fraction of the limit, or as it is if the
-        limit is 0; 0 or less if the constraint holds.
+        """The amount by which a value breaks the constraint, as a fraction of the limit (as an absolute amount if the
+        limit is 0). It is 0 or less if the constraint holds.
         """
         over = value - self.limit if self.upper else self.limit - value
         return over / self.limit if self.limit else over
@@ -171,8 +171,10 @@ def metric_of(name: str) -> Metric:
 def parse_objectives(names: Sequence[str]) -> tuple[Metric, ...]:
     """The metrics with the given names. Raises UserError for no name, an unknown or a repeated name."""
     names = [name.strip() for name in names]
-    if not names or len(set(names)) != len(names):
-        raise UserError("name at least one objective, and none twice, as in latency,energy,area")
+    if not names:
+        raise UserError("no objective is named; name at least one, as in latency,energy,area")
+    if twice := [name for k, name in enumerate(names) if name in names[:k]]:
+        raise UserError(f'the objective "{twice[0]}" is named twice; name it once')
     return tuple(metric_of(name) for name in names)
 
 

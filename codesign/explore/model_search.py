@@ -36,7 +36,7 @@ from .surrogate import FEWEST, NORMAL, fit
 Floats = NDArray[np.float64]
 POOL = 4096
 """Largest number of points of the space from which the next batch of machines to evaluate is chosen: random points and
-neighbours of the Pareto front. In a space of no more points, all are considered.
+neighbours of the Pareto front. In a space with at most this many points, all points are considered.
 """
 MOST_MISSED = 8192
 """Number of consecutive random points without a valid new machine after which the search assumes that the space has no
@@ -152,9 +152,9 @@ class ModelSearch:
 
     def _nearest(self, count: int) -> list[Point]:
         """The points that come nearest to the limits, for a space in which every machine violates a constraint (such as
-        a limit of area) that can be checked without evaluation. Returns at most `count` points, first the one that
-        exceeds the limit least, so that the report can state by how much. Returns nothing if the search has already
-        proposed a point.
+        a limit of area) that can be checked without evaluation. Returns at most `count` points. The point that exceeds
+        the limit least comes first, so that the report can state the least excess. Returns nothing if the search has
+        already proposed a point.
         """
         if self._named:
             return []
@@ -291,8 +291,8 @@ class ModelSearch:
         return points
 
     def _predict(self, pool: Sequence[Candidate], place: int, metric: Metric) -> tuple[Floats, Floats]:
-        """Predicts the base-2 logarithm of the objective `metric` for each machine of `pool`, negated if the metric is
-        maximized; returns means and standard deviations. `place`: index of `metric` among the objectives.
+        """Predicts, for each machine of `pool`, the base-2 logarithm of the objective `metric` (negated if the metric
+        is maximized). Returns means and standard deviations. `place`: index of `metric` among the objectives.
         """
         problem = self._problem
         if metric.from_machine:

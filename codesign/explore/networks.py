@@ -44,9 +44,9 @@ class Network:
     graphs: dict[Abilities, Graph] = field(default_factory=dict[Abilities, Graph])
 
     def graph_for(self, config: Config) -> Graph:
-        """The graph, after operator fusion, that `vdla run` compiles for a machine. If the machine lacks an extension,
-        operators may be expressed by others that do not need it. Raises ModelError if this is not possible for an
-        operator.
+        """The graph, after operator fusion, that `vdla run` compiles for a machine. If an operator needs an extension
+        that the machine lacks, the operator is replaced by operators that do without the extension. Raises ModelError
+        if an operator cannot be replaced.
         """
         abilities = Abilities.of(config)
         if abilities not in self.graphs:

@@ -117,8 +117,8 @@ def evaluator(place: Place, networks: Sequence[Network], components: Components)
 
 
 def _figures(result: Result) -> Figures:
-    """The figures of a machine (area, clock, cycles, energy) in a worker's result; their `failed` is set if the worker
-    died or took too long.
+    """The figures of a machine (area, clock, cycles, energy) in a worker's result. If the worker died or took too long,
+    `failed` of the figures is the reason.
     """
     if result.figures is None:
         return Figures(failed=result.error or "was not evaluated")

@@ -102,8 +102,7 @@ def _rows(graph: Graph) -> list[tuple[float, ...]]:
 
 def _products(machine: Config, layers: Layers) -> Floats:
     """For each layer, [layers]: the number of vector products (instructions of the array) that compute all output
-    channels of one pixel. An array with the extension `fold` can take several shapes; the number is that for the best
-    shape.
+    channels of one pixel. An array with the extension `fold` can take several shapes; the best shape counts.
     """
     groups = [1 << shape for shape in range(machine.tile_parts.bit_length())]
     found = [

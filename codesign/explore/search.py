@@ -16,10 +16,9 @@ from .problem import Observation, Problem, first_points
 from .space import Point
 
 MOST_TRIES = {"nsga2": 200, "tpe": 5}
-"""Largest number of calls of a sampler for a batch of points, divided by the number of points, by name of the sampler.
-A call may return a point that was proposed before; then the sampler is called again. After the last call, random new
-points are used. TPE gets few calls, because each takes ten times as long as a call of NSGA-II and later calls take even
-longer.
+"""Largest number of calls of a sampler per point of a batch, by name of the sampler. A call may return a point that was
+proposed before; then the sampler is called again. If the calls of a batch are used up, random new points fill the
+batch. TPE gets few calls, because each takes ten times as long as a call of NSGA-II and later calls take even longer.
 """
 
 
@@ -78,9 +77,9 @@ class RandomSearch:
 
 
 class OptunaSearch:
-    """A strategy that uses a sampler of Optuna with its defaults, NSGA-II or TPE. It begins with `first_points`; the
-    sampler sees each axis as an integer, the index of a value in the space's order. If the sampler proposes only points
-    that it proposed before, random points replace them.
+    """A strategy that uses a sampler of Optuna, NSGA-II or TPE, with Optuna's default settings. It begins with
+    `first_points`; the sampler sees each axis as an integer, the index of a value in the space's order. If the sampler
+    proposes only points that it proposed before, random points replace them.
     """
 
     learns = True

@@ -37,8 +37,8 @@ from .expressions import Expression, parse_expression
 MOST_VALUES = 4096
 """Largest number of values that one field of a space may have."""
 MOST_LOOKED_AT = 4096
-"""Largest number of points of a space that are examined; in a larger space they are a random sample. If none of them is
-a valid machine, the space counts as empty.
+"""Largest number of points of a space that are examined. In a space of more points, a random sample is examined. If no
+examined point is a valid machine, the space counts as empty.
 """
 Value = int | str | tuple[str, ...]
 Point = tuple[int, ...]
@@ -87,8 +87,8 @@ class Space:
         return tuple(reversed(indices))
 
     def fields(self, point: Point) -> dict[str, Value]:
-        """The values of the space's own fields, axes and derived fields, at a point of the space. Raises UserError if a
-        derived field has no value.
+        """The values, by field, of the space's own fields (axes and derived fields) at a point of the space. Raises
+        UserError if a derived field has no value.
         """
         chosen: dict[str, Value] = {a.name: a.values[i] for a, i in zip(self.axes, point, strict=True)}
         known = {**field_values(self.base), **chosen}
@@ -114,8 +114,8 @@ class Space:
         return self._config_with(chosen)
 
     def _fifo_sizes(self, chosen: Mapping[str, Value]) -> dict[str, int]:
-        """Bytes of every FIFO of the machine with the fields in `chosen`. Raises UserError if the fields contradict
-        each other.
+        """Bytes of every FIFO of the base machine with the fields in `chosen`. A key is the name of a configuration
+        field, such as "load_fifo_bytes". Raises UserError if the fields contradict each other.
         """
         machine = self._config_with(chosen)
         return {f"{fifo}_fifo_bytes": machine.fifo_bytes(fifo) for fifo in FIFOS}
@@ -204,11 +204,10 @@ def space_of(table: Mapping[str, Any], *, beside: Path | None = None) -> Space:
         conditions=tuple(_expression(item) for item in _texts(table.get("conditions", []))),
     )
     if all(machine_error(space, point) is not None for point in _sample(space)):
-        looked_at = f"none of its {space.size:,} points"
-        if space.size > MOST_LOOKED_AT:
-            looked_at = f"none of {MOST_LOOKED_AT:,} of its {space.size:,} points"
+        examined = min(space.size, MOST_LOOKED_AT)
         raise SpaceError(
-            f"{looked_at} is a legal machine; the error of the first: {machine_error(space, space.point(0))}"
+            f"none of {examined:,} examined choices of field values is a legal machine; change fields or conditions; "
+            f"the first choice fails with: {machine_error(space, space.point(0))}"
         )
     return space
 
@@ -255,7 +254,8 @@ def _ordered(derived: Mapping[str, Expression]) -> dict[str, Expression]:
         ready = [name for name, item in left.items() if not item.names & left.keys()]
         if not ready:
             raise SpaceError(
-                f"the fields {', '.join(left)} follow from each other; give one of them a list of values"
+                f"the expressions of the fields {', '.join(left)} depend on each other in a circle; give one of these "
+                "fields a list of values"
             )
         for name in [name for name in ready if not _reads_fifo(left[name])] or ready:
             found[name] = left.pop(name)
@@ -291,8 +291,13 @@ def _range(name: str, item: Mapping[str, Any]) -> list[int]:
             f"{name}: write a range as {{ from = A, to = B, step = C }}; for powers write times = C instead of step"
         )
     assert isinstance(low, int) and isinstance(high, int) and isinstance(by, int)
-    if low > high or by < (2 if step == "times" else 1) or (step == "times" and low < 1):
-        raise SpaceError(f"{name}: the range from {low} to {high}, {step} {by}, is empty or endless")
+    if low > high:
+        raise SpaceError(f"{name}: the range is empty: from = {low} is above to = {high}; exchange the two")
+    if by < (2 if step == "times" else 1) or (step == "times" and low < 1):
+        allowed = "times = 2 or more, and from = 1 or more" if step == "times" else "step = 1 or more"
+        raise SpaceError(
+            f"{name}: from = {low} with {step} = {by} never gets past to = {high}; give {allowed}"
+        )
     values = [low]
     while (after := values[-1] * by if step == "times" else values[-1] + by) <= high:
         values.append(after)

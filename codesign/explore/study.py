@@ -90,7 +90,10 @@ class Study:
         if not self.networks:
             raise UserError("give at least one network")
         if self.budget < 1 or self.batch < 1 or self.place.workers < 1:
-            raise UserError("budget, batch and workers must each be at least 1")
+            raise UserError(
+                f"budget = {self.budget}, batch = {self.batch} and workers = {self.place.workers}: each must be at "
+                "least 1"
+            )
         if self.seed < 0:
             raise UserError(f"seed = {self.seed}; give a number of 0 or more")
         if not LEAST_TIMEOUT <= self.place.timeout <= MOST_TIMEOUT:
@@ -238,7 +241,7 @@ def explore(
     told: Callable[[Exploration], object] | None = None,
     tuning: Callable[[int, int], object] = lambda done, count: None,
 ) -> Exploration:
-    """Evaluates designs until the limit on their number in `study` is reached or the space has no more points.
+    """Evaluates designs until there are as many as the limit in `study` allows, or until the space has no more points.
 
     Records go to `folder`, which is made if missing; designs with a record there or in `known` are not evaluated again.
     `told` is called with the exploration after every batch. At the end, more schedules are tried for the designs of the

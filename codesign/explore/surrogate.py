@@ -46,9 +46,10 @@ FEWEST = 4
 class Surrogate:
     """A trained model that predicts the base-2 logarithm of one figure (latency, energy ...) of a machine.
 
-    `shift` and `scale` standardize the features of the linear model, whose coefficients are `line` (the constant first,
-    means over the folds). The mean of `trees`, one for each fold, corrects it. `error` is the standard deviation of the
-    model's error, estimated on the left-out machines.
+    `shift` and `scale` standardize the features of the linear model. `line` has the coefficients of the linear model
+    (means over the folds), the constant first. `trees` has one ensemble of trees for each fold; the mean of their
+    predictions is added to the prediction of the linear model. `error` is the standard deviation of the model's error,
+    estimated on the left-out machines.
     """
 
     shift: Floats

@@ -1,5 +1,5 @@
-"""Syntheses of an exploration's machines: stored in a file beside the exploration's records. Their areas and clocks
-replace the model's predictions; a machine with a DRAM, whose clock is not predicted, keeps its clock.
+"""Syntheses of an exploration's machines: stored in a file beside the exploration's records. Measured areas and clocks
+replace the model's predictions. A machine with a DRAM keeps its clock, because that clock is not predicted.
 
 The result of a synthesis depends only on machine, RTL and library, so that a line of `syntheses.jsonl` is valid for any
 exploration.
@@ -53,8 +53,8 @@ Syntheses = Mapping[str, Synthesis]
 
 
 def read_syntheses(folder: Path) -> dict[str, Synthesis]:
-    """The syntheses stored in an exploration's folder that were made from the present RTL, by digest of the machine.
-    Damaged lines are skipped.
+    """Reads the syntheses that an exploration's folder stores, by digest of the machine. Syntheses of another version
+    of the RTL are left out. Damaged lines are skipped.
     """
     try:
         lines = read_file(folder / FILE).splitlines()

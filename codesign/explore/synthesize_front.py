@@ -1,8 +1,9 @@
 """Synthesizes the designs of a Pareto front: their Verilog is mapped onto the library to which the model of area and
 clock is fitted.
 
-Modules that were mapped before, for any machine, come from the synthesis cache; a design with a line for the same
-library in the folder's file of syntheses is not mapped again, unless the line lacks a clock that could be computed now.
+Modules that were mapped before, for any machine, come from the synthesis cache. A design is not mapped again if the
+folder's file of syntheses has a result of the design for the same library. It is mapped again if this result lacks a
+clock that can be computed now.
 """
 
 from __future__ import annotations
@@ -40,8 +41,8 @@ def check_synthesis(components: Components) -> str | None:
     """
     if not components.modelled:
         raise UserError(
-            f"--synthesize measures in {shipped_cell_model().library}, and the table {components.name} is of another "
-            "technology; leave out --technology"
+            f"--synthesize measures area in cells of {shipped_cell_model().library}, but the table "
+            f"{components.name} is of another technology; leave out --technology"
         )
     tool_version(PACKAGE)
     if (library := find_library()).name != shipped_cell_model().library:

@@ -29,8 +29,8 @@ def schedules_file(network: str) -> str:
 
 def rows(exploration: Exploration) -> list[dict[str, Any]]:
     """One dictionary for each design: number, fields, every metric, whether it meets the constraints, whether it is on
-    the Pareto front, and the reason if it failed; if some design has other schedules than the templates' own, also the
-    cycles with the templates' schedules.
+    the Pareto front, and the reason if it failed. If some design has other schedules than the templates' own, the
+    dictionaries also have the cycles with the templates' schedules.
     """
     front = {design.number for design in exploration.front}
     tuned = any(run.schedules for design in exploration.designs for run in design.figures.networks.values())
@@ -51,7 +51,7 @@ def rows(exploration: Exploration) -> list[dict[str, Any]]:
 
 
 def _default_cycles(exploration: Exploration, design: Design) -> float | None:
-    """The metric `cycles`, with the templates' own schedules; None if a network does not run with these."""
+    """The metric `cycles`, with the templates' own schedules; None if a network does not run with these schedules."""
     cycles = {name: run.default_cycles for name, run in design.figures.networks.items()}
     total = 0.0
     for name, weight in exploration.study.weights.items():
@@ -72,7 +72,7 @@ def document(exploration: Exploration) -> dict[str, Any]:
     """The exploration as one JSON object: the settings of the search, the source (rung) of each figure, and the designs
     of the front.
 
-    A design's `intervals` are factors of the value of a figure.
+    A design's `intervals` are pairs of factors: the figure times these factors gives the ends of its interval.
     """
     study = exploration.study
     return {
@@ -120,8 +120,8 @@ def document(exploration: Exploration) -> dict[str, Any]:
 
 def write_tables(exploration: Exploration, folder: Path) -> tuple[Path, ...]:
     """Writes designs.csv, exploration.json, front/NUMBER.toml and, if a design has other schedules than the templates'
-    own, front/NUMBER/NETWORK.schedules.jsonl into `folder`; removes such files of an earlier front. Returns the first
-    two paths. Raises WriteError.
+    own, front/NUMBER/NETWORK.schedules.jsonl into `folder`. Files of an earlier front are removed. Returns the paths of
+    designs.csv and exploration.json. Raises WriteError.
     """
     table = rows(exploration)
     text = io.StringIO()

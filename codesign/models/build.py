@@ -91,8 +91,8 @@ def build(
 
     `batch` is the size of the batch axis. `size` is, for `ORIGINALS`, the number of rows and columns of an image; for
     `TRANSFORMERS` it is the number of tokens (of earlier tokens, for a model that decodes). `layers` is the number of
-    layers of a model in `TRANSFORMERS`. If `symbolic`, such a model accepts any number of tokens that its table of
-    positions or its causal mask allows; models that decode cannot be symbolic.
+    layers of a model in `TRANSFORMERS`. If `symbolic`, a model in `TRANSFORMERS` accepts any number of tokens that its
+    table of positions or its causal mask allows; models that decode cannot be symbolic.
 
     Raises `UserError` for an unknown name or form, a batch below 1, a negative seed, and a size or a number of layers
     that the network does not accept.
@@ -108,10 +108,11 @@ def build(
     if layers is not None and name not in TRANSFORMERS:
         raise UnknownModelError(f"{name} has a fixed number of layers; leave the number out")
     if symbolic and (name not in TRANSFORMERS or size is not None):
-        other = (
-            "leave the size out, as a symbol takes its place" if size is not None else "only transformers can"
+        raise UnknownModelError(
+            f"{name}: with a symbol the sequences have no fixed size; leave the size out"
+            if name in TRANSFORMERS
+            else f"{name} cannot have a symbolic size, as only transformers can; leave the symbol out"
         )
-        raise UnknownModelError(f"{name} cannot be symbolic: {other}")
     if name in FLOAT_NAMES or name in ORIGINALS or name in TRANSFORMERS:
         if form != "float":
             raise UnknownModelError(
@@ -154,7 +155,9 @@ def sample_inputs(name: str, count: int, seed: int = 0) -> NDArray[np.float32]:
     if seed < 0:
         raise UnknownModelError(f"the seed {seed} is negative; choose 0 or more")
     if name in TRANSFORMERS:
-        raise UnknownModelError(f"{name} takes tokens; transformers.token_inputs makes them")
+        raise UnknownModelError(
+            f"{name} takes tokens, not images or noise; make its inputs with transformers.token_inputs"
+        )
     if name in ORIGINALS:
         size = originals.original(name).size
         return sample_noise((3, size, size), count, seed)

@@ -1,8 +1,8 @@
 """Normalize a seeded network on sample inputs, and measure the range of every tensor.
 
-Random weights alone give dead or saturated layers. Each convolution and dense layer is therefore normalized per
-output channel, as by a trained batch normalization: a gain and a shift are folded into its weights and bias. They vary
-at random from channel to channel, but not in the last layer, so that no class wins on every input.
+Random weights alone give dead or saturated layers. Each convolution and dense layer is therefore normalized per output
+channel, as by a trained batch normalization: a gain and a shift are folded into its weights and bias. Gains and shifts
+vary at random from channel to channel. In the last layer they do not vary, so that no class wins on every input.
 
 Everything is computed in float64, and stored results are rounded to `KEPT_BITS` significant bits, eleven orders of
 magnitude above the rounding errors of sums, so a model file does not depend on the machine or its matrix library.
@@ -137,9 +137,11 @@ def _per_channel(values: Float64Array, rank: int) -> Float64Array:
 
 def _without_family_means(weight: Float64Array, data: Float64Array, sizes: list[int]) -> Float64Array:
     """Project out of `weight` [out, in] the directions in which the mean inputs of the families differ; return the
-    result. `data`: the layer's inputs for all families, one family after the other; `sizes`: how many each has.
+    result. `data`: the layer's inputs for all families, one family after the other; `sizes`: the number of inputs in
+    each family.
 
-    Otherwise all inputs of a family have the same large logit, so that one class wins on all of them.
+    Without this projection, all inputs of a family would have the same large logit, so that one class would win on all
+    of them.
     """
     features = data.reshape(len(data), -1)
     bounds = np.cumsum([0, *sizes])

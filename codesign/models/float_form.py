@@ -11,8 +11,8 @@ from .onnx_graph import OUTPUT, finish_network, window_attributes
 
 
 def write_float(calibrated: Calibrated, batch: int) -> onnx.ModelProto:
-    """Return the ONNX model of a calibrated network, in float32. The result of each layer has the layer's name; only
-    that of the last layer is called ``output``.
+    """Return the ONNX model of a calibrated network, in float32. The result of each layer has the layer's name; but the
+    result of the last layer is called ``output``.
     """
     network = calibrated.network
     graph = OnnxGraph()

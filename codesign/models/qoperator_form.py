@@ -1,7 +1,7 @@
 """Write a quantized network in QOperator form: integer operators on integer tensors.
 
-The operators are ONNX's QLinearConv and, as written by ONNX Runtime's quantizer, of the domain com.microsoft
-QLinearAdd, QLinearAveragePool, QLinearGlobalAveragePool and QGemm. MaxPool and Flatten read integers.
+The operators are those that ONNX Runtime's quantizer writes: ONNX's QLinearConv, and QLinearAdd, QLinearAveragePool,
+QLinearGlobalAveragePool and QGemm of the domain com.microsoft. MaxPool and Flatten read integers.
 """
 
 import numpy as np

@@ -59,7 +59,8 @@ def split(samples: Sequence[Arrays], where: str) -> tuple[list[Arrays], list[Arr
     """
     if len(samples) < 2:
         raise UserError(
-            f"{where}: one sample cannot both calibrate and measure errors; give other samples with --held-out"
+            f"{where}: contains one sample only, but calibration and measurement of errors need different samples; "
+            "give more samples, or others with --held-out"
         )
     kept = len(samples) - max(1, len(samples) // 4)
     return list(samples[:kept]), list(samples[kept:])

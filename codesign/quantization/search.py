@@ -1,10 +1,12 @@
-"""A search for quantization decisions: first decisions that are uniform over all layers, then changes of single layers,
-then combinations of these in the order of gain per cost, at last random changes of the best decisions (Pareto front).
+"""A search for quantization decisions. First it tries decisions that are uniform over all layers, then changes of
+single layers, then combinations of these changes in the order of gain per cost. At last it tries random changes of the
+best sets of decisions (the Pareto front).
 
 The search is a generator: it yields decisions and receives their figures, so that it neither runs nor records anything.
 Equal seeds and figures give equal decisions. Decisions are compared by two numbers: noise over signal at the output,
-and a cost. A move (a change of one decision) is predicted to change both numbers as much as it did alone; a move that
-was not evaluated alone, by an estimate (`Search.expected`). Reported figures are always evaluated.
+and a cost. A move (a change of one decision) that was evaluated alone is predicted to change both numbers by the same
+amounts in a combination. For any other move, the amounts are estimated (`Search.expected`). Reported figures are always
+evaluated.
 """
 
 from __future__ import annotations
@@ -138,9 +140,10 @@ class Search:
         return [start for start in made if start in self.known and self.known[start].failed is None]
 
     def _singles(self, base: Decisions) -> Asking:
-        """Evaluates each move (change of one decision) alone, applied to `base`: first moves of layers to the processor
-        in the order of estimated cost, then moves of types and of scales, each kind only if changing all of its
-        decisions together lowered cost or error. Ends when the share `SINGLES` of the evaluations left is spent.
+        """Evaluates moves (changes of one decision), each alone applied to `base`. Moves of layers to the processor
+        come first, in the order of estimated cost. Moves of types and moves of scales follow; a kind is left out if the
+        cost or the error did not get lower when all decisions of this kind were changed together. Ends when the share
+        `SINGLES` of the evaluations left is spent.
         """
         paying = {kind for kind in ("type", "weights") if self._pays(kind)}
         order = sorted(
@@ -162,9 +165,9 @@ class Search:
         """Whether more decisions of one `kind` can improve the cost or the error. For the kind "type", more decisions
         means more tensors with symmetric types; for all other kinds, more layers with a single scale.
 
-        Compares the evaluated start points (sets of decisions that are equal for all layers) in pairs that differ only
-        in this kind. Returns True if, in at least one pair, the point with more such decisions has less cost or less
-        error.
+        Compares pairs of evaluated start points (sets of decisions that are equal for all layers) that differ only in
+        decisions of this kind. Returns True if, in at least one pair, the point with more of these decisions has less
+        cost or less error.
         """
         found = [(start, self.known[start]) for start in self._begun]
         for one, figures in found:
@@ -224,10 +227,10 @@ class Search:
         return front_of(self.known, self.cost)
 
     def expected(self, move: Move, decisions: Decisions) -> _Effect:
-        """Expected changes of noise and cost if a move (change of one decision) is applied to `decisions`: the changes
-        measured for the move alone. If the move was not evaluated: the median change of noise of the evaluated moves of
-        the same kind (0 without any), and the move's estimated change of cost. A move that takes a layer back from the
-        processor has the opposite changes.
+        """Expected changes of noise and cost if a move (change of one decision) is applied to `decisions`. If the move
+        was evaluated alone, its measured changes are expected. Otherwise, the change of noise is the median over the
+        evaluated moves of the same kind (0 without any), and the change of cost is the move's estimate. A move that
+        takes a layer back from the processor has the opposite changes.
         """
         known = self.effects.get(move)
         if known is None:
@@ -240,10 +243,11 @@ class Search:
         return _Effect(noise=-known.noise, cost=-known.cost) if made else known
 
     def _promise(self, noise: float, cost: float, front: Sequence[Decisions]) -> float:
-        """Number of dB by which a set of decisions with this noise and cost would have less noise than the best set of
-        the Pareto front that costs no more; at most 10, and 0 if that set has no noise.
+        """Expected gain in dB of a set of decisions with this noise and cost: the ratio of noises between the reference
+        and the set. The reference is the set with the least noise among the sets of the Pareto front that cost no more.
+        The gain is at most 10, and 0 if the reference has no noise.
 
-        A set that is cheaper than the whole front is compared with the front's set that has the most noise.
+        For a set that is cheaper than the whole front, the reference is the front's set with the most noise.
         """
         below = [self.known[member].noise for member in front if self.cost(self.known[member]) <= cost]
         reference = min(below) if below else max(self.known[member].noise for member in front)

@@ -118,9 +118,9 @@ class Study:
         return COSTS[self.settings.cost][1](figures)
 
     def moves(self) -> tuple[Move, ...]:
-        """All moves of the search: changes of one decision of one layer or tensor group that the user has not made. A
-        move of a layer to the processor is estimated to cost as much as the layer takes on the target's processor; all
-        other moves are estimated to cost nothing.
+        """All moves of the search. A move changes one decision of one layer or tensor group; decisions that the user
+        has made are not changed. The estimated cost of moving a layer to the processor is the cost of the layer on the
+        target's processor; all other moves have the estimated cost 0.
         """
         moves: dict[tuple[str, str], Move] = {}
         for layer in self.layers:
@@ -170,9 +170,9 @@ class Found:
     def choose(self, *, sqnr: float | None = None, latency: float | None = None) -> tuple[Member, str]:
         """Chooses a member of the Pareto front; returns it and the reason.
 
-        Only members of at most `latency` milliseconds are considered. With `sqnr`, the cheapest of these with at least
-        `sqnr` dB is chosen; with `latency` alone, the one with the least error; with neither, the knee of the front.
-        Raises UserError, which names the nearest member, if there is none.
+        Only members of at most `latency` milliseconds are considered. With `sqnr`, the cheapest member with at least
+        `sqnr` dB is chosen; with `latency` alone, the member with the least error; with neither, the knee of the front.
+        If no member is within the limits, raises UserError, which names the nearest member.
         """
         source = self.study.evaluator.calibrated.model.source
         if not self.front:
@@ -187,7 +187,7 @@ class Found:
             least = min(self.front, key=lambda member: member.figures.milliseconds)
             raise UserError(
                 f"{source}: no quantized network that the search found takes at most {latency:g} ms; the fastest takes "
-                f"{least.figures.milliseconds:.4g} ms at {least.figures.sqnr:.1f} dB"
+                f"{least.figures.milliseconds:.4g} ms at {least.figures.sqnr:.1f} dB; a larger --budget looks further"
             )
         if sqnr is not None:
             good = [member for member in within if member.figures.sqnr >= sqnr]
@@ -216,9 +216,9 @@ def search(
     """Evaluates sets of decisions until the search has made its number of evaluations (`budget`), or finds no new set.
 
     Records are written to `folder`, which is created if necessary; decisions with a record there are not evaluated
-    again, but count. `told` is called with the results after every evaluation. A KeyboardInterrupt ends the search
-    and returns the results so far, marked `interrupted`; before the first result it is raised. Raises UserError if the
-    user has chosen that every convolution and matrix product is float.
+    again, but count as evaluations. `told` is called with the results after every evaluation. A KeyboardInterrupt ends
+    the search and returns the results so far, marked `interrupted`; before the first result it is raised. Raises
+    UserError if the user has chosen that every convolution and matrix product is float.
     """
     labels = {decisions: name for name, decisions in study.starts.items()}
     if not labels:

@@ -64,8 +64,9 @@ def rows(result: Found) -> list[dict[str, Any]]:
 
 
 def figures(member: Member) -> dict[str, Any]:
-    """The figures of an evaluated set of decisions, by names with units (None for each of them if the evaluation
-    failed), and the numbers of float layers, symmetric tensor groups and layers with one scale for all weights.
+    """The figures of an evaluated set of decisions, by names that state the units; each figure is None if the
+    evaluation failed. Also the numbers of float layers, of symmetric tensor groups, and of layers with one scale for
+    all weights.
     """
     found, decisions = member.figures, member.decisions
     sizes = {

@@ -37,9 +37,9 @@ GEMM = "gemm"
 
 
 def compulsory_by_kind(graph: Graph, node: Node, chained: AbstractSet[str] = frozenset()) -> dict[str, int]:
-    """Compulsory bytes (which every program must move over the bus) of a fused node, by kind of data: int8 elements
-    without padding, 4-byte biases, and only the input elements that some window reads. The first input and the output
-    have 0 bytes if they are in `chained`, the tensors that stay on the chip.
+    """Compulsory bytes of a fused node, by kind of data: the bytes that every program must move over the bus. They are
+    int8 elements without padding, and 4-byte biases; of the input, only elements that some window reads count. The
+    first input and the output have 0 bytes if they are in `chained`, the tensors that stay on the chip.
     """
     found = _of_node(graph, node)
     if node.inputs[0] in chained:

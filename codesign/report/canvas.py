@@ -80,8 +80,8 @@ def _drawable(letter: str) -> bool:
 
 
 def small_png(figure: Figure) -> bytes:
-    """The bytes of a PNG file with PALETTE colours, about a third as many as from `png`; for pictures that are stored
-    in the repository.
+    """The bytes of a PNG file with PALETTE colours, for pictures that are stored in the repository. The file has about
+    a third of the size of the file that `png` makes.
     """
     buffer = io.BytesIO()
     with Image.open(io.BytesIO(png(figure))) as picture:

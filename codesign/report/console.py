@@ -25,8 +25,8 @@ class PlainConsole(Console):
         file: TextIO | None = None,
         color: bool = True,
     ) -> None:
-        """Prints to `file`, else to standard error with `stderr`, else to standard output. `width`: number of
-        characters in a line, in place of the terminal's; without `color`, text has no colours, as in a file.
+        """Prints to `file` or, without a file, to standard error (if `stderr`) or standard output. `width`: number of
+        characters in a line, by default the terminal's; without `color`, text has no colours, as in a file.
         """
         super().__init__(
             stderr=stderr,

@@ -69,9 +69,9 @@ class LayerAccount:
     def below_roofline(self) -> Literal["overlap", "fusion"] | None:
         """The reason why the layer takes fewer cycles than its roofline; None if it does not.
 
-        "overlap": the layer began during the previous layer, and takes at least its roofline counted from `started`.
-        "fusion": the layer takes less than its roofline even counted from `started`. The reason is a fused pool: the
-        roofline counts the output of the convolution, but the pool stores fewer elements.
+        "overlap": the layer began during the previous layer. If its cycles are counted from `started`, they are not
+        below the roofline. "fusion": the cycles are below the roofline even if they are counted from `started`. The
+        reason is a fused pool: the roofline counts the output of the convolution, but the pool stores fewer elements.
         """
         if self.cycles >= self.roofline_cycles:
             return None
@@ -153,9 +153,9 @@ class TotalAccount:
 class CheckAccount:
     """Comparison of the outputs for `images` inputs with the outputs of the reference `against`.
 
-    `mode` is "end to end" if only the outputs are compared. It is "layer by layer" if the quantization of inputs, each
-    layer, and the outputs are compared, each computed from the reference's own integers: for symmetric int8 models, and
-    for other models whose outputs differ by more than the tolerance of "end to end".
+    `mode` is "end to end" if only the outputs are compared. It is "layer by layer" if every step (quantization of
+    inputs, each layer, outputs) is computed from the reference's own integers and compared by itself. This is done for
+    symmetric int8 models, and for other models whose outputs differ by more than the tolerance of "end to end".
 
     `compared` counts the compared tensors. `max_lsb` is their largest difference in quantization steps, and `tolerance`
     is the allowed difference. `tolerance_because` is the reason if more than usual is allowed, else empty.
@@ -195,8 +195,8 @@ class CheckAccount:
 
 
 def run_account(document: Mapping[str, Any]) -> RunAccount:
-    """The results in a JSON object of `RunAccount.to_dict`, rounded as they are there, and without its warnings. Raises
-    KeyError or TypeError for any other object.
+    """Reads the results in a JSON object of `RunAccount.to_dict`. The numbers are as rounded as in the object; the
+    warnings are not read. Raises KeyError or TypeError for any other object.
     """
     check = document["check"]
     return RunAccount(
@@ -233,7 +233,7 @@ class RunAccount:
     warnings: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
-        """The JSON object of `vdla run` and of report.json; each of them may have further members."""
+        """The common members of the JSON object that `vdla run` prints and of the JSON object in report.json."""
         return {
             "model": self.model,
             "config": self.config,

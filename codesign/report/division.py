@@ -128,12 +128,12 @@ class DivisionCheck:
     was compared layer by layer, it is the largest difference of a layer.) `cpu_relative` is the largest difference of a
     CPU region, as max |a - b| / max |b|.
 
-    The outputs of the whole network are also compared, in number `outputs`, except indices, counts and truth values,
-    which only the region that computes them compares. `output_relative` is their largest difference from ONNX Runtime
-    without its optimization; `output_relative_optimized`, only for uint8 activations, is their largest difference from
-    ONNX Runtime with its optimization. `output_tolerance` is the allowed difference, and `output_because` the reason if
-    more than usual is allowed. `top1_equal`: for each image, the largest value has the same index as in one of the two
-    runs of ONNX Runtime.
+    The outputs of the whole network are also compared; `outputs` is the number of compared outputs. Indices, counts and
+    truth values are left out, since they are compared for their region alone. `output_relative` is the largest
+    difference of the outputs from ONNX Runtime without its optimization; `output_relative_optimized`, only for uint8
+    activations, is the largest difference from ONNX Runtime with its optimization. `output_tolerance` is the allowed
+    difference, and `output_because` the reason if more than usual is allowed. `top1_equal`: for each image, the largest
+    value has the same index as in one of the two runs of ONNX Runtime.
 
     The accelerator's regions are always compared with our interpreter, too; a difference ends the run.
     """
@@ -238,8 +238,8 @@ class DivisionAccount:
 
     @property
     def offloaded_share(self) -> float | None:
-        """Share of the CPU's time that is spent in the regions that now run on the accelerator, if the CPU alone runs
-        the whole network; None if this time is not known.
+        """The share of the network's time on the CPU alone that the CPU spends in the regions which this partition runs
+        on the accelerator; None if this time is not known.
         """
         total = self.all_cpu_seconds
         if total is None:

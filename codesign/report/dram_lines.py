@@ -27,8 +27,8 @@ def dram_document(counts: DramCounts, config: Config) -> dict[str, Any]:
 
 
 def _counts(counts: DramCounts) -> dict[str, Any]:
-    """The counts of a DRAM and its row hit rate, by name. With several channels the entry `channels` is a list that has
-    the same of each channel.
+    """The counts of a DRAM and its row hit rate, by name. With several channels, the entry `channels` is a list with
+    the counts and the row hit rate of each channel.
     """
     found = asdict(counts)
     channels = [_counts(own) for own in counts.channels]
@@ -48,7 +48,7 @@ class LayerRows:
 
 def rows_of_layers(program: Program, layers: Sequence[LayerAccount]) -> tuple[LayerRows, ...] | None:
     """Simulates a program with a DRAM, and returns the words and opened rows of each layer. None if the simulator
-    cannot tell the program's runs of words (`word_runs`).
+    cannot determine the program's runs of words (`word_runs`).
     """
     # Only machines with a DRAM import the simulator's loop for it.
     from vdla.sim.dram_log import word_runs
@@ -66,7 +66,7 @@ def rows_of_layers(program: Program, layers: Sequence[LayerAccount]) -> tuple[La
 
 def with_row_hits(program: Program, layers: Sequence[LayerAccount]) -> tuple[LayerAccount, ...]:
     """Simulates a program, and returns the accounts of its layers with their `row_hits`. The accounts are returned
-    unchanged if the simulator cannot tell the program's runs of words (`word_runs`).
+    unchanged if the simulator cannot determine the program's runs of words (`word_runs`).
     """
     rows = rows_of_layers(program, layers)
     if rows is None:
@@ -77,7 +77,7 @@ def with_row_hits(program: Program, layers: Sequence[LayerAccount]) -> tuple[Lay
 
 def dram_lines(rows: Mapping[str, Any], cycles: int) -> list[str]:
     """Lines of text on `rows`, a `dram_document` of a run of `cycles` cycles: counts, and shares of all cycles. With
-    several channels, shares of the cycles of all channels, and a line for each channel.
+    several channels, the shares are of the cycles of all channels together, and there is a line for each channel.
     """
     channels = rows.get("channels", [])
     cycles *= max(1, len(channels))

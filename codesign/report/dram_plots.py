@@ -19,16 +19,21 @@ from .palette import BLUE, ORANGE, VERMILLION
 TITLE = 40
 """Largest number of characters of a name in a picture's title."""
 MOST_LAYERS = 60
-"""Largest number of layers of the picture of row hits; of more layers, those that open most rows are shown."""
+"""Largest number of layers in the picture of row misses. If a network has more layers, the picture shows the layers
+that open most rows.
+"""
 
 
 def banks_figure(program: Program, first: int, last: int) -> Figure:
     """A timeline of the banks of a DRAM from cycle `first` to cycle `last`: words read and written, and openings of
-    rows. Raises UserError if the program's machine has no DRAM whose banks the simulator can tell.
+    rows. Raises UserError if the program's machine has no DRAM, or if the simulator cannot determine the accesses to
+    its banks.
     """
     runs = word_runs(program.config, np.asarray(program.instructions), np.asarray(program.image))
     if runs is None:
-        raise UserError(f"{program.config.name} has no DRAM; there are no banks to plot")
+        raise UserError(
+            f"configuration {program.config.name} has no DRAM, so there are no banks to plot; choose one with a DRAM"
+        )
     shown = (runs.stop > first) & (runs.start < last)
     bank_of, names_of_banks = runs.banks()
     banks = range(len(names_of_banks))
@@ -72,7 +77,9 @@ def rows_figure(run: RunAccount) -> Figure:
     """
     known = [(layer, layer.row_hits) for layer in run.layers if layer.row_hits is not None]
     if not known:
-        raise UserError(f"{run.config} has no DRAM; there are no rows to plot")
+        raise UserError(
+            f"configuration {run.config} has no DRAM, so there are no rows to plot; choose one with a DRAM"
+        )
     most = sorted(known, key=_opened, reverse=True)[:MOST_LAYERS]
     layers = [item for item in known if item in most]
     figure = new_figure(11, 1.3 + 0.24 * len(layers))
@@ -104,6 +111,8 @@ def rows_figure(run: RunAccount) -> Figure:
 
 
 def _opened(item: tuple[LayerAccount, float]) -> float:
-    """Rows that a layer (account, share of words that hit) opened, up to a factor that all layers have."""
+    """A number proportional to the rows that a layer opened; `item` is the pair (account of the layer, share of its
+    words that hit an open row).
+    """
     layer, hits = item
     return layer.dram_bytes * (1 - hits)

@@ -9,8 +9,9 @@ from vdla.isa.config import Config
 from vdla.isa.dram_memory import DRAM, controller_of
 
 _AROUND_REFRESH = 4
-"""Cycles without a column command before and after the commands of a refresh (which take t_rp + t_rfc cycles), from the
-cycle after the refresher asks until the banks are regular again; hw/dram.md, sections 6 and 8.
+"""Number of cycles around a refresh in which a DRAM gets no column command, in addition to the t_rp + t_rfc cycles of
+the refresh itself. They lie between the refresher's request and the refresh, and between the refresh and the next
+regular command of a bank (hw/dram.md, sections 6 and 8).
 """
 
 
@@ -25,9 +26,9 @@ class MemoryRoof:
 def memory_roofs(config: Config) -> tuple[MemoryRoof, ...]:
     """The bounds of a machine's memory, the largest first.
 
-    A machine whose reads and writes overlap has two: the bus moves a beat in each direction in a cycle, but a layer
-    that mostly reads, or mostly writes, gets the beats of one direction only. A channel of a DRAM moves at most a word
-    in a cycle, and none during a refresh; several channels hide their refreshes from a single direction.
+    A machine whose reads and writes overlap has two bounds. The bus moves a beat in each direction in a cycle; but for
+    a layer that mostly reads, or mostly writes, only the beats of one direction are of use. A channel of a DRAM moves
+    at most a word in a cycle, and none during a refresh; several channels hide their refreshes from a single direction.
     """
     memory, most = config.memory, float(most_bytes_per_cycle(config))
     bus, parts = memory.bus_bytes, "bus"

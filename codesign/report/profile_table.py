@@ -1,5 +1,5 @@
-"""The profile of a network as a table: one line for each kernel, or, if the device's peak is known, one for each node
-with its share of the peak; the total last.
+"""The profile of a network as a table, with the total in the last line. There is one line for each kernel or, if the
+device's peak is known, one line for each node with its share of the peak.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 A document has `runs`, each with its layer, strategy, transfer (whether its model had learned from other layers), seed,
 number of trials, and curve: the improvements [[trial, cost], ...], trials counted from 1. If costs are seconds, the
-document also has by layer `peer_seconds`, the time of another library, and `flops`, the number of operations.
+document also has, for each layer, the time of another library (`peer_seconds`) and the number of operations (`flops`).
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ class Study:
 
     def counted(self, layer: str, strategy: str, transfer: bool = False) -> list[int]:
         """For each run of the search, the number of trials until its cost is within `near` times the layer's best known
-        cost. If the run never gets there, its number of all trials, which is a lower bound of the number asked for.
+        cost. For a run that never gets there, the number of all its trials, which is a lower bound.
         """
         runs, needed = self.of(layer, strategy, transfer), self.needed(layer, strategy, transfer)
         return [run.trials if trial is None else trial for run, trial in zip(runs, needed, strict=True)]
@@ -173,6 +173,7 @@ def _run(item: Mapping[str, Any]) -> Run:
     # Costs may be rounded, so an improvement may be invisible.
     if not (np.all(np.diff(trials) > 0) and np.all(np.array(costs[:-1]) >= costs[1:])):
         raise ValueError(
-            f"the curve of {run.layer}, {run.strategy}, seed {run.seed} is not a sequence of improvements"
+            f"the curve of layer {run.layer}, strategy {run.strategy}, seed {run.seed} must have increasing numbers of "
+            "trials and costs that do not increase"
         )
     return run

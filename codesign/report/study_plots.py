@@ -228,8 +228,8 @@ def shares_png(
     columns: int = 2,
     over: str = "best known",
 ) -> bytes:
-    """A PNG with one panel for each layer: the cumulative distribution of cost over the layer's random legal points
-    (candidate schedules), divided by the layer's cost in `known`. `over` is the text that names this divisor on the
+    """A PNG with one panel for each layer: the cumulative distribution of the costs of random legal points (candidate
+    schedules). The costs are divided by the layer's cost in `known`; `over` is the text that names this divisor on the
     axis.
 
     `costs`: for each layer, float64 [points], inf for failed points. `marks`: for each layer, named costs that are

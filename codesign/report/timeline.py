@@ -29,10 +29,10 @@ def timeline(program: Program, simulation: SimulationResult) -> bytes:
     """The bytes of a Perfetto trace of `program`'s `simulation`; one cycle is shown as one nanosecond.
 
     The trace has a track for the layers and a track for each unit. The track of the fetch unit has a slice for every
-    dispatch, and for every wait before one. The tracks of load, compute and store units have a slice for the busy time
-    of every instruction, and a slice for every stall, named by its cause. Two counters show the data bytes (without
-    instructions) read and written per cycle, averaged over at most `COUNTER_SAMPLES` intervals. On a machine with a
-    DRAM, a track for each bank has the words that are read from its rows or written to them.
+    dispatch, and for every wait before a dispatch. The tracks of load, compute and store units have a slice for the
+    busy time of every instruction, and a slice for every stall, named by its cause. Two counters show the data bytes
+    (without instructions) read and written per cycle, averaged over at most `COUNTER_SAMPLES` intervals. On a machine
+    with a DRAM, a track for each bank has the words that are read from its rows or written to them.
     """
     names = format_names(np.asarray(program.instructions)[: _executed(simulation)])
     tracks = [Track(name="layers", slices=list(_layers(program, simulation)))]
@@ -110,9 +110,9 @@ def _slices(program: Program, simulation: SimulationResult, unit: Unit, names: l
 
 
 def _banks(program: Program) -> Iterator[Track]:
-    """A track for each bank of a DRAM that is used, channel by channel. A slice is a run of words in one direction:
-    successive runs of a row without an opening of the row in between are one slice. The slice tells whether the row was
-    opened for it.
+    """A track for each bank of a DRAM that is used, channel by channel. A slice stands for consecutive reads, or
+    consecutive writes, of words in one row; a new slice begins if the row is opened again. The slice tells whether the
+    row was opened for these words.
     """
     # Only machines with a DRAM import the simulator's loop for it.
     from vdla.sim.dram_log import word_runs

@@ -149,8 +149,8 @@ def find_runs(config: Config, instructions: NDArray[np.uint64], instruction_base
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Unread:
-    """Marks the bytes of a tensor whose elements are not read by any window of a convolution or pool. `mask`: bool
-    (bytes,), true for these bytes. `start`: byte address of the tensor.
+    """Marks those bytes of a tensor that no window of a convolution or pool reads. `mask`: bool (bytes,), true for
+    these bytes. `start`: byte address of the tensor.
     """
 
     start: int
@@ -260,8 +260,8 @@ of other kinds is divided into repeated reads and padding.
 
 
 def explain_excess(traffic: Traffic, compulsory: Mapping[str, int]) -> dict[str, int]:
-    """Divides the bytes that were moved in excess of the `compulsory` ones (by kind) by reason. Reasons without bytes
-    are left out. The numbers add up exactly to the total excess.
+    """Gives the reasons for the bytes that were moved in excess of the `compulsory` bytes (by kind): a number of bytes
+    by reason. Reasons without bytes are left out. The numbers add up exactly to the total excess.
 
     Some reasons are named in `EXPLANATIONS`. The others begin with the kind of data, as in "wgt read again":
 

@@ -19,15 +19,16 @@ from .dram import phy_area, router_area
 from .modelled_energy import described as energy_described
 
 GATES_PER_FLIP_FLOP = 4.522 / 0.798
-"""Ratio of the area of a flip-flop to that of a NAND gate of two inputs: DFF_X1 and NAND2_X1 of the Nangate 45 nm open
-cell library, in square micrometres.
+"""Ratio of the area of a flip-flop to the area of a NAND gate of two inputs. The areas, in square micrometres, are
+those of DFF_X1 and NAND2_X1 in the Nangate 45 nm open cell library.
 """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Structure:
     """Area and clock of a machine: `area` in square millimetres by unit, and the clock. `intervals` of "area" and
-    "cycle" (the clock's period) are 90% intervals, as factors of the value; a value that no model predicts has none.
+    "cycle" (the clock's period) are 90% intervals, as factors of the value. A value that no model predicts has no
+    interval.
     """
 
     area: Mapping[str, float]
@@ -37,8 +38,8 @@ class Structure:
 
 def structure_of(config: Config, components: Components) -> Structure:
     """Area and clock of a machine (`clock_of`). The area is predicted by the shipped models, or follows from the table
-    `components`. To the area, the published area of the DRAM's PHYs (circuits at the pins) and the area of the router
-    to several channels are added if there are any; they are taken as exact when the interval of the area is computed.
+    `components`. A machine with a DRAM also has the published area of the DRAM's PHYs (circuits at the pins) and, with
+    several channels, the area of the router. The interval of the total area takes these two areas as exact.
     """
     clock = clock_of(config, components)
     flip_flop = None if components.modelled else components.area["flip_flop_bit"]

@@ -28,7 +28,7 @@ LEFT_OUT = "wires, clock tree, pads, scan and test, empty area between cells"
 `hw.synthesis.cells.report`.
 """
 CUSTOM = "compute.pipeline.accumulator_lane.custom"
-"""Name of the lanes' hardware for custom instructions in the list of modules."""
+"""Name, in the list of modules, of the hardware of the lanes for custom instructions."""
 
 GATE_AREA, FLIP_FLOP_AREA = 24.0, 96.0
 """Square micrometres of a NAND gate of two inputs and of a flip-flop: NAND2X1 and DFFPOSX1 of the library that the

@@ -42,8 +42,8 @@ class Clock:
 
 
 def clock_of(config: Config, components: Components) -> Clock:
-    """The clock of a machine: the one that the model of syntheses predicts if there is such a clock
-    (`has_modelled_clock`), otherwise the configuration's own.
+    """The clock of a machine. It is the clock that the model of syntheses predicts if `has_modelled_clock`, otherwise
+    the configuration's own clock.
     """
     if not has_modelled_clock(config, components):
         return Clock(hertz=config.clock_hertz, source=CLOCK_IS)

@@ -175,7 +175,7 @@ def router_area(config: Config, flip_flop: float | None = None) -> dict[str, flo
 def dram_energy(config: Config, events: Events) -> dict[str, float]:
     """Energy of the memory in one launch, in picojoules. On a machine with a DRAM, the result has an entry for each
     kind of command (`energy_by_command`), with keys such as "DRAM activate". On a machine with a fixed memory, the
-    result has a single entry "DRAM". It is empty if the currents of the DRAM part are not published.
+    result has a single entry "DRAM". The result is empty if the currents of the DRAM part are not published.
     """
     if events.dram is None:
         return {"DRAM": dram_picojoules(sum(events.read.values()), events.written, events.runs)}

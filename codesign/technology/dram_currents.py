@@ -1,9 +1,9 @@
 """Supply currents of DRAM chips, from which `dram.py` computes the energy of commands.
 
-The numbers come from the data sheets of manufacturers. They were taken from three collections: the configs of DRAMsim3
-(commit 2981759), the memspecs of DRAMPower (commit 6d8c395) and the ini files of DRAMSim2 (commit 2065150). Only the
-numbers of SDR come from a data sheet directly: that of Infineon's HYB39S256160T (-8, 125 MHz). Its row cycle current
-was measured with a burst of four words in each cycle.
+Most numbers were taken from three collections of manufacturers' data: the configs of DRAMsim3 (commit 2981759), the
+memspecs of DRAMPower (commit 6d8c395) and the ini files of DRAMSim2 (commit 2065150). The numbers of SDR were taken
+from a data sheet: that of Infineon's HYB39S256160T (-8, 125 MHz). The row cycle current of this part was measured with
+a burst of four words in each cycle.
 """
 
 from __future__ import annotations

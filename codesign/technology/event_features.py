@@ -80,7 +80,7 @@ def part_of_path(path: str) -> str:
     for part, starts in GROUPS.items():
         if any(not start or plain == start or plain.startswith(f"{start}.") for start in starts):
             return part
-    raise AssertionError(f"no group of GROUPS contains the register {path}")
+    raise AssertionError(f"register {path} is in no group of GROUPS; add its prefix to a group")
 
 
 _INSTANCES: Mapping[str, str] = MappingProxyType(

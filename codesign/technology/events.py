@@ -191,9 +191,9 @@ def _held(rows: NDArray[np.int64], matrix: NDArray[np.intp], alu: NDArray[np.int
     """
 
     def stays(which: NDArray[np.intp], out: int, inner: int) -> int:
-        """Number of operations that read the same address as the operation before, of the instructions with the indices
-        `which` that have one micro-op. `out` and `inner`: columns of `rows` with the address steps of the outer and the
-        inner loop.
+        """Counts operations that read the same address as the operation before. Of the instructions with the indices
+        `which`, only instructions with one micro-op are counted. `out` and `inner`: columns of `rows` with the address
+        steps of the outer and the inner loop.
         """
         single = which[rows[which, s.UOP_END] - rows[which, s.UOP_BGN] == 1]
         outs, ins = np.maximum(rows[single, s.ITER_OUT], 0), rows[single, s.ITER_IN]

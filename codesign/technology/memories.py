@@ -1,4 +1,5 @@
-"""Lists the memories in the RTL of a machine (accelerator configuration): module, number of words, bits of a word.
+"""Lists the memories in the RTL of a machine (accelerator configuration) that may become memory macros: module, number
+of memories, words of a memory, bits of a word.
 
 The list repeats facts of the RTL (`hw/`); tests compare it with the memories found by synthesis.
 """
@@ -75,8 +76,8 @@ def _scratchpads(config: Config) -> Iterator[_Row]:
 
 
 def _inputs(module: str, config: Config, words: int, size: int) -> Iterator[_Row]:
-    """The memory of the RTL module `module` with `words` input vectors of `size` bytes each; on machines with the
-    extension `taps`, which reads several vectors at once, it is split into banks.
+    """The memory of the RTL module `module` with `words` input vectors of `size` bytes each. On machines with the
+    extension `taps`, the memory is split into banks, because the array reads several vectors at once.
     """
     if ArrayShape.of(config).banks == 1:
         yield module, 1, words, 8 * size

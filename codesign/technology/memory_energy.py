@@ -5,8 +5,8 @@ events. Each read or write is of a whole word. A read port that keeps the same a
 
 Some memories are left out because no event counts their accesses: the window and the jobs of LOAD.PATCH, the owners of
 bursts, and the entries of row statistics. Replays (simulations of synthesized netlists, `benchmarks/energy_model.py`)
-count the accesses of every macro. The differences between their energy and this module's are included in the interval
-of the prediction.
+count the accesses of every macro. The interval of the prediction includes the differences between the energy of replays
+and the energy that this module computes.
 """
 
 from __future__ import annotations

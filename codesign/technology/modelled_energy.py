@@ -1,8 +1,8 @@
 """Energy of a launch by the model of switching: logic by event, clock pins, leakage, memories and DRAM.
 
-The energy of logic is computed by a model that is fitted to simulations of netlists, so it is for the cell library of
-these netlists. The energy of memories comes from the SRAM table and is scaled to the technology node of this library.
-The energy of DRAM is that of a real device, which has another node.
+The energy of logic comes from a model that is fitted to simulations of netlists, and therefore holds for the cell
+library of these netlists. The energy of memories comes from the SRAM table and is scaled to the technology node of this
+library. The energy of DRAM is that of a real device, which has another node.
 
 If a simulation has no data, but only the timing, the numbers of changed bits are estimated (`operand_rates.py`).
 """

@@ -25,10 +25,10 @@ from .events import Events
 class OperandRates:
     """Estimates the numbers of changing data bits in a launch for which the data themselves are not simulated.
 
-    There is a rate for each counter of changing bits (`MEASURED`): the number of bits that change for each event of the
-    kind with which this counter grows (`bases_of`). The rates were measured with the network `network` on the machine
-    `machine`. `spread`: relative root mean square error of the energy of data if it is computed from these rates;
-    measured on other networks and machines.
+    There is a rate for each counter of changing bits (`MEASURED`). A counter grows with the number of events of one
+    kind (`bases_of`); its rate is the number of bits that change per event. The rates were measured with the network
+    `network` on the machine `machine`. `spread`: relative root mean square error of the energy of data if it is
+    computed from these rates; measured on other networks and machines.
     """
 
     network: str

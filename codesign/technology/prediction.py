@@ -47,8 +47,9 @@ def predict_energy(
     program: Program, *, model: EventEnergy | None = None, looked_at: int = LOOKED_AT
 ) -> Prediction:
     """Predicts the energy of a program with its data. Internal bits of the array are counted in about `looked_at`
-    operations, drawn at random from the whole program (in all, if there are fewer); all other counts are exact. Leakage
-    lasts as long as the program at the configuration's own clock. `model`: by default the shipped one.
+    operations, drawn at random from the whole program (in all operations if the program has fewer); all other counts
+    are exact. The energy of leakage is that of the program's duration at the configuration's own clock. `model`: by
+    default the shipped one.
 
     Raises ProgramError and SimulationError as `simulate` does.
     """

@@ -104,6 +104,6 @@ def _column_bits(config: Config) -> int:
 
 def _patch_ring_bits(config: Config) -> int:
     """Number of bits of the ring memory of LOAD.PATCH, which has an entry for each vector that is in flight
-    (`memories.memories_of`). From this number follows whether the ring is built as a memory macro or of flip-flops.
+    (`memories.memories_of`). This number decides whether the ring is built as a memory macro or of flip-flops.
     """
     return 8 * (75 + (2 if config.batch <= 4 else 3) + 2 * config.block_in)

@@ -14,8 +14,9 @@ TABLE = "assumed: table of components"
 
 
 def rungs_of_machine(config: Config, components: Components) -> dict[str, str]:
-    """Maps each figure (clock, latency, area, energy, edp) to its source: the models or the table of components; for
-    clock and latency the models or the configuration's own clock (`clock.has_modelled_clock`).
+    """Maps each figure (clock, latency, area, energy, edp) to its source. A figure comes from the models or from the
+    table of components; clock and latency come from the models or from the configuration's own clock
+    (`clock.has_modelled_clock`).
     """
     of_cells = f"model of syntheses ({shipped_cell_model().node})" if components.modelled else TABLE
     of_energy = rung_of_energy(config) if components.modelled else TABLE

@@ -163,7 +163,8 @@ def network_trials(path: Path, config: Config) -> NetworkTrials:
     for workload in trials.workloads.values():
         if limit := template_of(workload).violated(config, workload):
             raise UserError(
-                f"{path}: {workload.template}: no tile is small enough for {limit} of configuration {config.name}"
+                f"{path}: {workload.template}: no tile is small enough for {limit} of configuration {config.name}; "
+                "choose a configuration with larger memories"
             )
     return trials
 

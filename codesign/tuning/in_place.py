@@ -50,8 +50,9 @@ TaskOf = Callable[[Workload], AcceleratorTask]
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Before:
     """State of an interrupted run that tuned the schedules of a whole network. `start`: the settings (schedule of each
-    node) with which the run began. `trials`: the trials made so far, by number. `improvements`: for each trial that
-    found better settings, by its number (0: the start), these settings as the knobs of a record, and the cycles.
+    node) with which the run began. `trials`: the trials made so far, by number. `improvements`: the trials that found
+    better settings, by number of the trial (0: the start); each value is the pair (settings as the knobs of a record,
+    cycles of the network).
     """
 
     start: Settings | None

@@ -82,7 +82,9 @@ class KernelTunable(Tunable[KernelT], Generic[TargetT, KernelT, NetworkT]):
         """
         workloads = network_workloads(self.lowering, path)
         if not workloads:
-            raise UserError(f"{path}: has no layer that can be tuned; tunable layers are, on {self.tunable}")
+            raise UserError(
+                f"{path}: has no layer that can be tuned; layers that can be tuned on {self.tunable}"
+            )
         return TunableNetwork(workloads=workloads, conclude=lambda _, run: self.compare(path, run))
 
     def feature_reader(self, workload: KernelT) -> Read:

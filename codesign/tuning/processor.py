@@ -28,8 +28,8 @@ ROUNDS_SECONDS = 2.0
 
 
 class ProcessorTunable(KernelTunable[CpuTarget, CpuWorkload, CpuNetwork]):
-    """A processor as a target of the tuner. `measured_here`: candidates run on this computer; UserError is then raised
-    if it cannot run them.
+    """A processor as a target of the tuner. If `measured_here`, candidates run on this computer, and UserError is
+    raised if the computer cannot run them.
     """
 
     tunable = (
@@ -65,7 +65,9 @@ class ProcessorTunable(KernelTunable[CpuTarget, CpuWorkload, CpuNetwork]):
         UserError if this computer cannot run the code.
         """
         if not runs_here(self.target):
-            raise UserError(f"this machine cannot run code for {self.target.cpu}")
+            raise UserError(
+                f"this machine cannot run code for {self.target.cpu}; tune for `llvm`, its own processor"
+            )
 
         def load(path: Path, knobs: ChosenKnobs[CpuWorkload] | None) -> tuple[CpuNetwork, int]:
             network = closing.enter_context(compile_kernels(path, cpu_now(self.target), knobs=knobs))

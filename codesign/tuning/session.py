@@ -46,8 +46,9 @@ def tune(target: Tunable[Any], model: Path | None, names: Sequence[str], run: Ru
 
 
 def subjects_of(named: Sequence[tuple[str, WorkloadT]], *, in_network: bool) -> list[Subject[WorkloadT]]:
-    """The distinct workloads of the pairs (name, workload) in `named`, in order, each with the first of its names.
-    `in_network`: the names are names of a network's nodes, and each subject also has all of them as `nodes`.
+    """The distinct workloads of the pairs (name, workload) in `named`, in order. A workload with several names gets the
+    first name. With `in_network`, the names are names of a network's nodes, and the `nodes` of a subject are all names
+    of its workload.
     """
     names: dict[WorkloadT, list[str]] = {}
     for name, workload in named:
@@ -92,7 +93,7 @@ def _job(target: Tunable[WorkloadT], subject: Subject[WorkloadT], run: Run, read
     try:
         space = target.templates.space(target.target, workload)
     except EmptySpaceError as error:
-        raise UserError(f"{subject.name}: {error} of {target.machine}") from None
+        raise UserError(f"{subject.name}: cannot be tuned: {error} of {target.machine}") from None
     resumed = trials_of(
         run.known,
         task,
@@ -143,7 +144,7 @@ def _histories(target: Tunable[Any], jobs: Sequence[Job], run: Run) -> list[Hist
 
     histories = spend_trials(jobs, plan, write=run.write, watch=run.watchers.trial, refuse=refuse)
     if len(empty) == len(jobs):
-        raise UserError(f"{empty[0]} of {target.machine}")
+        raise UserError(f"no layer can be tuned: {empty[0]} of {target.machine}")
     return histories
 
 

@@ -25,8 +25,8 @@ from .options import Options, Watchers
 class Run:
     """A run of the tuner: its options and callbacks, and the `backend` that measures its trials.
 
-    `known`: records of earlier runs; trials of the same search in them are not repeated. `transfer`: records from which
-    only cost models learn. `written`: the new records of this run.
+    `known`: records of earlier runs; if a record is of the same search, its trial is not repeated. `transfer`: records
+    from which only cost models learn. `written`: the new records of this run.
     """
 
     options: Options

@@ -70,8 +70,8 @@ class KernelExecutable(Readable):
 
 
 def _compile_alone(program: Program, config: Config, *, virtual_threads: int = VIRTUAL_THREADS) -> Alone:
-    """Compiles a scheduled program to an accelerator program that runs in a single launch. The accelerator program's
-    memory image holds zeros for all parameters.
+    """Compiles a scheduled program to an accelerator program that runs in a single launch. In its memory image all
+    parameters are zeros.
 
     `virtual_threads`: number of copies of each scratchpad buffer that are in use at the same time (2: double
     buffering). Raises LegalityError, EmissionError and PlacementError.
@@ -83,10 +83,9 @@ def _compile_alone(program: Program, config: Config, *, virtual_threads: int = V
 
 def build_kernel(schedule: Schedule | Program, config: Config, virtual_threads: int) -> KernelExecutable:
     """Compiles a scheduled expression to an accelerator program that contains nothing else. Each innermost statement of
-    the expression must be a copy into a scratchpad or an intrinsic. `virtual_threads`: number of copies of each
-    scratchpad buffer that are in use at the same time.
+    the expression must be a copy into a scratchpad or an intrinsic; otherwise UserError is raised.
 
-    Raises UserError for any other statement.
+    `virtual_threads`: number of copies of each scratchpad buffer that are in use at the same time.
     """
     program = schedule.program if isinstance(schedule, Schedule) else schedule
     try:

@@ -1,4 +1,4 @@
-"""The protocol that every target implements (`Backend`); `registry.BACKENDS` lists the implementations.
+"""The protocol that every target implements (`Backend`). `registry.BACKENDS` lists the implementations.
 
 Code outside of this folder treats all backends alike, through the protocol.
 """
@@ -29,7 +29,7 @@ class CompileOptions:
 
     `target`: name and options of the backend, as in "llvm -mcpu=...". `config`: the accelerator's configuration (None:
     the preset `vta`). `virtual_threads`: number of copies of each scratchpad buffer that are in use at the same time
-    (2: double buffering). `device`: the device among several ("0", "1" or "emulated" for GPUs; None: the first).
+    (2: double buffering). `device`: which of several devices to use ("0", "1" or "emulated" for GPUs; None: the first).
     `batch`: size of a dynamic first dimension of the model's inputs. `records`: the tuner's records, which choose the
     knobs. `dump_passes`: the folder that receives the program after each pass.
     """
@@ -56,8 +56,8 @@ class Backend(Protocol):
         ...
 
     def build(self, schedule: Schedule | Program, options: CompileOptions) -> Executable:
-        """Compiles a scheduled tensor expression. A program without a schedule gets threads on GPUs, and is compiled
-        as it is for other targets. The parameters that the program writes are the executable's outputs, all other
+        """Compiles a scheduled tensor expression. On GPUs, a program without a schedule gets threads; for other targets
+        it is compiled as it is. The parameters that the program writes are the executable's outputs, all other
         parameters are its inputs. Raises UserError if the schedule does not fit this target.
         """
         ...

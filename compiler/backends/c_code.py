@@ -1,5 +1,5 @@
 """The files that `vdla compile` writes for a processor: an archive, or code for C programs. The suffix of the output
-file decides.
+file decides which.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ CODE = (".o", ".so")
 
 
 def code_files(output: Path) -> tuple[Path, ...]:
-    """The files that `vdla compile` writes for `output`: an archive (.tar or no suffix), or an object or shared library
-    (.o, .so) with its C header and a driver program. Raises UserError for another suffix, and for a name that is no C
-    function name.
+    """The files that `vdla compile` writes for `output`. With the suffix .tar, or without a suffix, this is an archive.
+    With .o or .so it is an object or a shared library, with its C header and a driver program. Raises UserError for
+    another suffix, and for a name that cannot be the name of a C function.
     """
     if output.suffix in (".tar", ""):
         return (output,)

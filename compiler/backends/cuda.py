@@ -1,4 +1,4 @@
-"""The backend of NVIDIA GPUs: kernels in CUDA C++, on a device, or the same kernels emulated on this processor."""
+"""The backend of NVIDIA GPUs, with kernels in CUDA C++. Kernels run on a device, or are emulated on this processor."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ from .backend import CompileOptions
 from .kernels import KernelDevice, KernelNetwork, Peaks, Settings
 
 EMULATED = "emulated"
-"""The device name for emulation on this processor. Results equal the GPU's except for the order of sums; times say
-nothing about the GPU.
+"""The device name for emulation on this processor. Results equal the GPU's, except that sums are added in another
+order; times say nothing about the GPU.
 """
 QUANTIZED = "quantized model: computed in float32 with the roundings of its QuantizeLinear nodes"
 
@@ -84,8 +84,8 @@ class CudaCompiler:
         return {"device": "cuda", "target": asdict(self.target), "nvrtc": nvrtc_version()}
 
     def remark(self, model: Source) -> str | None:
-        """A remark for the user if `model` is quantized, but computed in float32 because the kernels' language has no
-        exact integer arithmetic; else None.
+        """A remark for the user if `model` is quantized but computed in float32, because the kernels' language has no
+        exact integer arithmetic. None for any other model.
         """
         return None if self.target.dialect.exact_integers or not is_quantized(model) else QUANTIZED
 
@@ -163,13 +163,13 @@ class CudaDevice(CudaCompiler):
         return CudaNetwork(load_cuda_network(path, self.archive, trusted=trusted), self.gpu)
 
     def device_milliseconds(self, network: KernelNetwork, inputs: Arrays, repeat: int) -> list[float]:
-        """Milliseconds of each of `repeat` runs of all kernels, between two events of the device: copies of inputs and
-        outputs are not counted.
+        """Milliseconds of each of `repeat` runs of all kernels, measured between two events of the device. Copies of
+        inputs and outputs are not included.
         """
         return _on_gpu(network).time(inputs, repeat=repeat)
 
     def describe_network(self, network: KernelNetwork) -> dict[str, Any]:
-        """The GPU that the network's code is for."""
+        """Describes the GPU for which the network's code was compiled."""
         return self.describe_target(_on_gpu(network).target)
 
     def profile_title(self, network: KernelNetwork) -> str:
@@ -177,8 +177,8 @@ class CudaDevice(CudaCompiler):
         return network.name
 
     def peaks(self, network: KernelNetwork) -> Peaks | None:
-        """The card's peak rate of arithmetic in the network's type, int8 or float32 (tf32 where the target allows it),
-        and the bandwidth of the card's memory.
+        """Peak rates of the card. The rate of arithmetic is that of the network's type: int8 or float32 (tf32 where the
+        target allows it). The bandwidth is that of the card's memory.
         """
         code = _on_gpu(network).code
         target = code.target
@@ -215,7 +215,7 @@ class EmulatedCudaDevice(CudaCompiler):
         return {"device": EMULATED, "target": asdict(self.target), "host": asdict(host_target())}
 
     def describe_device(self) -> dict[str, Any]:
-        """The name of the device, with a card of None: there is no card."""
+        """The device's name, and None as the name of the card, since emulation uses no card."""
         return {"device": self.device, "emulated": True, "card": None}
 
     def save(self, path: Path, model: Source, **settings: Unpack[Settings]) -> Saved:
@@ -235,9 +235,8 @@ class EmulatedCudaDevice(CudaCompiler):
         return compile_kernels(model, gpu_emulated(self.target), **settings)
 
     def load(self, path: Path, *, trusted: bool = False) -> CpuNetwork:
-        """Loads an archive that `save` wrote into this user's cache; the caller passes `trusted` for these archives
-        only. Raises UserError without `trusted`: other archives contain machine code of a GPU, which emulation cannot
-        run.
+        """Loads an archive from this user's cache that `save` wrote; the caller must pass `trusted`. Raises UserError
+        without `trusted`: other archives contain machine code of a GPU, which emulation cannot run.
         """
         if not trusted:
             raise UserError(
@@ -374,8 +373,8 @@ def _on_gpu(network: KernelNetwork) -> CudaNetwork:
 
 @contextmanager
 def _owned(device: CudaDevice) -> Iterator[None]:
-    """A `with` context in which a network takes over `device`, and with it the duty to close the device. If the block
-    raises, the context closes the device.
+    """A `with` context that closes `device` if its block raises. If the block succeeds, the network that it creates
+    owns the device and must close it.
     """
     try:
         yield

@@ -1,5 +1,5 @@
-"""The backend "vdla,llvm": a network partitioned between the accelerator and this processor, which runs the nodes that
-the accelerator does not support.
+"""The backend "vdla,llvm": a network is partitioned between the accelerator and this processor. The processor runs the
+nodes that the accelerator does not support.
 """
 
 from __future__ import annotations
@@ -106,15 +106,17 @@ class DividedBackend:
 
     @property
     def exact(self) -> bool:
-        """False: the processor's regions compute with floats, so padded inputs may change roundings."""
+        """False: the regions on the processor compute with floats, so padding of inputs may change how results are
+        rounded.
+        """
         return False
 
     def compile_length(
         self, model: Source, options: CompileOptions, shared: SharedArrays, length: int
     ) -> Rung:
         """Compiles a partitioned network for inputs of one length, and moves the network's constants to `shared`.
-        `Rung.cycles` is the sum over all accelerator regions (None without such regions); the processor's time is not
-        counted.
+        `Rung.cycles` is the sum over all regions of the accelerator, or None without such regions; the processor's time
+        is not counted.
         """
         division = self.compile(model, options).division
         cycles = [

@@ -30,8 +30,8 @@ class Settings(TypedDict, total=False):
     `pipeline.compile_kernels`.
 
     `batch`: size of a dynamic first dimension of the inputs. `knobs`: chosen knobs (None: defaults). `dump_passes`:
-    folder that receives the program after each pass. `told` is called after each kernel, with the numbers of finished
-    and of all kernels.
+    folder that receives the program after each pass. `told` is called after each kernel, with the number of finished
+    kernels and the number of all kernels.
     """
 
     batch: int
@@ -42,7 +42,7 @@ class Settings(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Peaks:
-    """Peak rates of a device: arithmetic operations a second, and bytes a second from its memory."""
+    """Peak rates of a device: arithmetic operations per second, and bytes per second read from its memory."""
 
     operations: float
     bytes: float
@@ -84,8 +84,8 @@ class KernelTime(Protocol):
 
 
 class KernelNetwork(Executable, Protocol):
-    """A compiled network of kernels. `again`: for a network loaded from the cache, whose files contain no source text,
-    a function that compiles the model once more to get the text; None for other networks.
+    """A compiled network of kernels. `again`: a network that is loaded from the cache has no source text; for such a
+    network, this function compiles the model once more to get the text. None for other networks.
     """
 
     again: Callable[[], Executable] | None
@@ -117,7 +117,9 @@ class KernelCompiler(Protocol):
         ...
 
     def archive_settings(self) -> Mapping[str, Any]:
-        """The settings, besides model, batch and tuning records, that determine an archive's bytes, as JSON values."""
+        """The settings that determine an archive's bytes, as JSON values. Model, batch and tuning records also
+        determine them, and are left out.
+        """
         ...
 
     def remark(self, model: Source) -> str | None:
@@ -125,7 +127,7 @@ class KernelCompiler(Protocol):
         ...
 
     def knobs(self, records: RecordBook | None) -> ChosenKnobs[Any] | None:
-        """The knobs that the tuner's records choose, an object for a single compilation; None without records."""
+        """The knobs that the tuner's records choose, as an object for a single compilation. None without records."""
         ...
 
     def save(self, path: Path, model: Source, **settings: Unpack[Settings]) -> Saved:
@@ -139,7 +141,7 @@ class KernelCompiler(Protocol):
         ...
 
     def describe_saved(self, path: Path) -> Saved:
-        """The numbers of kernels and launches, and the bytes of arenas, of an archive that `save` wrote."""
+        """Describes an archive that `save` wrote: its numbers of kernels and launches, and the bytes of its arenas."""
         ...
 
 
@@ -148,7 +150,7 @@ class KernelDevice(KernelCompiler, Protocol):
 
     @property
     def device(self) -> str:
-        """The device's name, such as "cpu" and "cuda:0"."""
+        """The device's name, such as "cpu" or "cuda:0"."""
         ...
 
     def describe_device(self) -> dict[str, Any]:
@@ -156,8 +158,8 @@ class KernelDevice(KernelCompiler, Protocol):
         ...
 
     def describe_network(self, network: KernelNetwork) -> dict[str, Any]:
-        """Describes, in the form of `describe`, the target for which a network (perhaps from an archive) was
-        compiled.
+        """Describes the target for which a network was compiled, in the form of `describe`. The network may come from
+        an archive, so that its target need not be this device.
         """
         ...
 
@@ -174,11 +176,11 @@ class KernelDevice(KernelCompiler, Protocol):
         ...
 
     def load(self, path: Path, *, trusted: bool = False) -> KernelNetwork:
-        """Loads an archive; checksums of a `trusted` archive, from this user's cache, are not verified."""
+        """Loads an archive. If it is `trusted`, that is, from this user's cache, checksums are not verified."""
         ...
 
     def device_milliseconds(self, network: KernelNetwork, inputs: Arrays, repeat: int) -> list[float] | None:
-        """Milliseconds of each of `repeat` runs by the device's own clock; None if the device has no clock."""
+        """Milliseconds of each of `repeat` runs by the device's own clock. None for a device without a clock."""
         ...
 
     def times_text(self, network: KernelNetwork, threads: int, milliseconds: str) -> str:

@@ -1,9 +1,9 @@
 """Chooses rungs: the few input lengths, in tokens, for which a model is compiled. An input of another length is padded
-to the next longer rung. The choice bounds the cost of this padding for all lengths.
+to the next longer rung. The choice bounds the cost of padding for all lengths.
 
-Targets work in blocks of powers of two. So a round length often costs less than a slightly shorter length: on `vta`,
-MiniLM takes 13.7 million cycles for 512 tokens and 15.8 million for 500. Rungs are therefore round numbers if
-possible.
+Targets work in blocks of powers of two. So a round length often costs less than a slightly shorter length that is not
+round: on `vta`, MiniLM takes 13.7 million cycles for 512 tokens and 15.8 million for 500. Rungs are therefore round
+numbers if possible.
 """
 
 from __future__ import annotations
@@ -12,23 +12,23 @@ from collections.abc import Callable
 from math import ceil, isqrt
 
 TOLERANCE = 0.03
-"""Default tolerance with exact costs: the largest extra cost of padding a length to its rung (next longer length with
-an executable), relative to the cost of an executable for the length itself.
+"""Default tolerance with exact costs. An input is padded to the next longer length with an executable (its rung). The
+tolerance is the largest extra cost of this padding, relative to the cost of an executable for the input's own length.
 """
 LADDER_TOLERANCE = 0.025
 """Default tolerance where exact costs are unknown. It is lower than `TOLERANCE` because padding the inputs and cropping
-the outputs also takes time: for short lengths about as much as the tolerance allows.
+the outputs also takes time. For short lengths this time is about as much as the tolerance allows.
 """
 FIXED = 4
-"""Where exact costs are unknown, the estimated cost of a length is its tokens plus this number, for costs that do not
-depend on the length, such as reading the weights. The number is small, because weights in a cache cost little, and
-because the cost of short lengths grows in steps of the kernels' tiles.
+"""Where exact costs are unknown, the cost of a length is estimated as its tokens plus this number. The number stands
+for costs that do not depend on the length, such as reading the weights. It is small, because weights in a cache cost
+little, and because the cost of short lengths grows in steps of the kernels' tiles.
 """
 
 
 def roundest(least: int, most: int) -> int:
-    """The number in `least` .. `most` that is divisible by the largest power of two (512 for 500 .. 600); `most` if
-    `most` <= `least`.
+    """The roundest number in `least` .. `most`: the number that is divisible by the largest power of two (512 for 500
+    .. 600). Returns `most` if `most` <= `least`.
     """
     if most <= least:
         return most
@@ -45,8 +45,8 @@ def rungs_by_cost(least: int, most: int, cost: Callable[[int], int], tolerance: 
     A range of lengths, `low` to `high`, shares the rung `high` if the rung costs at most 1 + `tolerance` times as much
     as each of three lengths: `low`, the roundest length below `high` (`roundest`), and the roundest length below that
     one. Otherwise the range is split near its geometric mean, and both parts are treated in the same way. At the end, a
-    rung is dropped if the next longer rung can serve its lengths too: the longer rung may cost at most 1 + `tolerance`
-    times as much as each evaluated length that it would then serve.
+    rung is dropped if the next longer rung can serve the rung's lengths, too. The longer rung may cost at most 1 +
+    `tolerance` times as much as each of these lengths whose cost is known.
     """
     known: dict[int, int] = {}
 

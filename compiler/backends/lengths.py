@@ -1,8 +1,8 @@
-"""compile_lengths: one executable of a model for inputs of any length in a range, on a target that compiles networks.
+"""compile_lengths: makes one executable of a model that takes inputs of any length in a range.
 
-The model is compiled for a few lengths, the rungs (`length_rungs`), whose executables share constants. Pads must not
-change the outputs of real tokens: before the result is returned, this is tested on a few lengths, each against an
-executable for that length alone.
+The model is compiled for a few lengths, the rungs (`length_rungs`); their executables share constants. Padding must not
+change the outputs of real tokens. Before the result is returned, this is tested on a few lengths: each is compared with
+an executable for that length alone.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ from .length_rungs import LADDER_TOLERANCE, TOLERANCE, rungs_by_cost, rungs_by_r
 from .registry import backend_of
 
 FLOAT_DIFFERENCE = 1e-5
-"""Tolerance of float outputs in the test of pads, relative to the output's largest magnitude: kernels of different
-lengths round differently.
+"""Tolerance of float outputs in the test of padding, relative to the output's largest magnitude. A tolerance is needed
+because kernels for different lengths round differently.
 """
 SEED = 0
 Progress = Callable[[int], object]
-"""Callback on progress: gets each length that is compiled."""
+"""Progress callback, called with each length that is compiled."""
 
 
 @runtime_checkable
@@ -45,16 +45,16 @@ class LengthsBackend(Backend, Protocol):
     def compile_length(
         self, model: Source, options: CompileOptions, shared: SharedArrays, length: int
     ) -> Rung:
-        """Compiles the model, whose shapes are fixed for inputs of `length` tokens, to an executable (a rung); its
-        constants are stored in `shared`. Raises UserError.
+        """Compiles the model to an executable (a rung) for inputs of `length` tokens; the model's shapes are already
+        fixed for this length. Its constants are stored in `shared`. Raises UserError.
         """
         ...
 
     def read_rungs(
         self, path: Path, entries: Sequence[Field], arrays: Mapping[str, np.ndarray]
     ) -> Sequence[Executable]:
-        """Makes the executables of an archive. `entries`: for each executable the fields that `Rung.describe` returned
-        when the archive was saved. `arrays`: all arrays of the archive. Raises ArchiveError.
+        """Makes the executables of an archive. `entries` has one item for each executable: the fields that
+        `Rung.describe` returned when the archive was saved. `arrays`: all arrays of the archive. Raises ArchiveError.
         """
         ...
 
@@ -68,8 +68,9 @@ class LengthsBackend(Backend, Protocol):
 
 @dataclass(slots=True, kw_only=True)
 class _Work:
-    """Cache of rungs (executables) by input length: each length is compiled once. `sized`: makes the model with the
-    given sizes of symbols. `symbol`: the symbol of the input length. `told`: called with each length that is compiled.
+    """Cache of rungs (executables) by input length; each length is compiled once. `sized`: a function that returns the
+    model with given sizes of its symbols. `symbol`: the symbol of the input length. `told`: called with each length
+    that is compiled.
     """
 
     sized: Callable[[Mapping[str, int]], Source]
@@ -104,12 +105,13 @@ def compile_lengths(
     pads: Mapping[str, float] | None = None,
     told: Progress | None = None,
 ) -> LengthsExecutable:
-    """Compiles an ONNX model whose dimension `lengths.symbol` is a symbol, for all sizes of the dimension in `lengths`.
+    """Compiles an ONNX model for all input lengths in `lengths`. In the model's shapes, the symbol `lengths.symbol`
+    stands for the length.
 
     `tolerance`: largest extra cost of padding a length to its rung, relative to an executable for the length alone
-    (None: a default of `length_rungs`); costs are exact cycles where the target has them. `pads`: maps an input's name
-    to the value that pads the input (default 0). `told` is called with each length that is compiled. Raises UserError
-    for an unsupported target or model, and if outputs of real tokens depend on pads.
+    (None: a default of `length_rungs`). Costs are exact cycles if the target has them. `pads`: maps an input's name to
+    the value that pads the input (default 0). `told` is called with each length that is compiled. Raises UserError for
+    an unsupported target or model, and if outputs of real tokens depend on pads.
     """
     started = time.perf_counter()
     if not isinstance(backend, LengthsBackend):
@@ -154,8 +156,8 @@ def compile_lengths(
 
 
 def load_lengths(path: Path) -> LengthsExecutable:
-    """The executable in a file of `save_lengths`, for the target named in the file. Raises ArchiveError for other
-    files.
+    """Loads the executable in a file that `save_lengths` wrote, for the target named in the file. Raises ArchiveError
+    for other files.
     """
 
     def reader(target: str) -> Read:
@@ -186,9 +188,9 @@ def _check_range(lengths: Lengths, tolerance: float | None) -> None:
 
 
 def _axes(least: Rung, most: Rung, lengths: Lengths) -> dict[str, tuple[int, ...]]:
-    """For each input and output, by name, the axes whose size depends on the input length: their sizes differ between
-    the executables for the least and for the largest length. Raises UserError if the size of such an axis does not grow
-    by one for each token.
+    """For each input and output, by name, the axes whose size depends on the input length. Their sizes differ between
+    the executable for the least length and the executable for the largest length. Raises UserError if the size of such
+    an axis does not grow by one for each token.
     """
     axes: dict[str, tuple[int, ...]] = {}
     for what, ports, longer in (
@@ -226,9 +228,10 @@ def _check_pads(pads: Mapping[str, float], executable: Executable) -> None:
 
 
 def _check_exact(found: LengthsExecutable, work: _Work) -> None:
-    """Raises UserError if outputs of real tokens depend on pads. Tests up to three rungs (lengths with an executable):
-    the shortest input length that is padded to a rung must give the same outputs on the rung's executable as on an
-    executable for this length alone (floats within FLOAT_DIFFERENCE, unless the backend is `exact`).
+    """Raises UserError if outputs of real tokens depend on pads. Tests up to three rungs (lengths with an executable).
+    The test takes the shortest input length that is padded to the rung. The rung's executable must give the same
+    outputs as an executable for this length alone. Floats may differ by FLOAT_DIFFERENCE, unless the backend is
+    `exact`.
     """
     chosen = [rung.length for rung in found.rungs]
     lows = [found.lengths.least, *[length + 1 for length in chosen[:-1]]]

@@ -1,4 +1,4 @@
-"""The LLVM backend of processors. It compiles and runs networks on this processor, with all or some of its
+"""The LLVM backend of processors. It compiles and runs networks on this processor, with all or some of this processor's
 instructions, and writes archives for any processor.
 """
 
@@ -68,7 +68,7 @@ class LlvmCompiler:
         return {"device": "cpu", "target": asdict(self.target)}
 
     def remark(self, model: Source) -> str | None:
-        """None, as there is nothing to remark: processors compute models without changes."""
+        """None, because processors compute models without changes."""
         return None
 
     def knobs(self, records: RecordBook | None) -> ChosenKnobs[CpuWorkload] | None:
@@ -81,8 +81,8 @@ class LlvmCompiler:
         return knobs_from(records, CPU, self.target)
 
     def save(self, path: Path, model: Source, **settings: Unpack[Settings]) -> Saved:
-        """Compiles a model and saves it. The suffix of `path` decides between an archive (whose kernels are also a
-        static library for C programs) and code for C programs: an object or a shared library.
+        """Compiles a model and saves it; the suffix of `path` decides in which form. An archive also contains the
+        kernels as a static library for C programs. An object or a shared library is code for C programs.
         """
         # Half a second of imports, for which a network that is in the cache need not wait.
         from ..cpu_stages import cpu_ahead
@@ -148,7 +148,7 @@ class LlvmDevice(LlvmCompiler):
         """None, because a processor has no clock of its own."""
 
     def describe_network(self, network: KernelNetwork) -> dict[str, Any]:
-        """Triple and name of the processor that the network's code is for."""
+        """Triple and name of the processor for which the network's code was compiled."""
         target = self._own(network).target
         return {"triple": target.triple, "cpu": target.cpu}
 
@@ -197,7 +197,7 @@ class LlvmBackend:
 
     @property
     def exact(self) -> bool:
-        """False: kernels of different lengths sum floats in different orders, so padding may change roundings."""
+        """False: kernels for different lengths add floats in different orders, so padding may change roundings."""
         return False
 
     def compile_length(
@@ -217,7 +217,7 @@ class LlvmBackend:
         return read_rungs(path, entries, arrays)
 
     def build(self, schedule: Schedule | Program, options: CompileOptions) -> CpuNetwork:
-        """Compiles a scheduled expression to one kernel; an unscheduled program is compiled unchanged."""
+        """Compiles a scheduled expression to one kernel. A program without a schedule is compiled as it is."""
         from ..cpu_stages import cpu_now
         from ..pipeline import compile_kernel
         from ..schedule import Schedule
@@ -232,7 +232,7 @@ class LlvmBackend:
         return load_network(path)
 
     def load_cached(self, path: Path, device: KernelDevice) -> KernelNetwork:
-        """Loads a network from the cache; `device`, this processor, needs no closing."""
+        """Loads a network from the cache. `device` is this processor, which need not be closed."""
         return device.load(path, trusted=True)
 
     def describe(self, options: CompileOptions) -> Mapping[str, Any]:

@@ -1,5 +1,5 @@
-"""Networks of processors that accept many input lengths (see `lengths`): compiles the rungs (networks for one length
-each), and reads them from archives.
+"""Networks of processors that accept many input lengths (see `lengths`). This file compiles the rungs, which are
+networks for one length each, and reads them from archives.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""The backend of OpenCL devices of any maker: the GPU kernels in OpenCL C, which the device's own platform compiles."""
+"""The backend of OpenCL devices of any maker. Kernels are written in OpenCL C, and the device's own platform compiles
+them.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Networks for models with inputs whose values determine shapes: the model is compiled at run time for each set of
+"""Networks for models in which the values of inputs determine shapes. The model is compiled at run time for each set of
 values.
 """
 
@@ -20,8 +20,8 @@ from ..runtime.specialized_network import SpecializedNetwork
 def specialized(
     model: Source, parameters: tuple[str, ...], compiled: Callable[[bytes], Executable], *, batch: int = 1
 ) -> SpecializedNetwork:
-    """A network that is compiled at run time: for each new set of values of the inputs named `parameters`, `compiled`
-    gets the serialized model with these values as constants.
+    """A network that is compiled at run time. For each new set of values of the inputs named `parameters`, the function
+    `compiled` gets the serialized model with these values as constants.
 
     A symbolic first dimension of the inputs becomes `batch`. Raises ModelError for any other symbolic dimension.
     """

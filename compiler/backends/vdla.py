@@ -94,7 +94,7 @@ class VdlaBackend:
         return build_kernel(schedule, machine_of(options), options.virtual_threads)
 
     def load(self, path: Path, options: CompileOptions) -> KernelExecutable:
-        """Raises UserError: a saved program lacks the types and shapes of its outputs, which only the model has."""
+        """Raises UserError: a saved program lacks the types and shapes of its outputs, which are only in the model."""
         raise UserError(
             f"{path}: is a program of the accelerator; run it with `vdla.simulate(vdla.load_program(path))`, or get "
             "outputs as arrays from the model: vdla.compile(model)"

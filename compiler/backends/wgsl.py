@@ -1,4 +1,6 @@
-"""The backend of devices that run WGSL, by Vulkan, Metal or DirectX: the GPU kernels in WGSL, which wgpu compiles."""
+"""The backend of devices that run WGSL through Vulkan, Metal or DirectX. Kernels are written in WGSL, and wgpu compiles
+them.
+"""
 
 from __future__ import annotations
 

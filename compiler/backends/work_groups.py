@@ -1,4 +1,4 @@
-"""The backend of devices whose own platform compiles the text of kernels: OpenCL devices and devices that run WGSL, of
+"""The backend of devices whose own platform compiles the text of kernels. These are OpenCL devices and WGSL devices of
 any maker, and AMD GPUs.
 """
 
@@ -53,8 +53,8 @@ class WorkGroupDevice(WorkGroupCompiler, CudaDevice):
 
     @cached_property
     def target(self) -> GpuTarget:
-        """The target that `text` names, with the device's limits where `text` sets none. Raises UserError if code for
-        this target does not run on the device.
+        """The target that `text` names. Limits that `text` does not set are those of the device. Raises UserError if
+        code for this target does not run on the device.
         """
         target = gpu_kind(self.kind).on_device(self.text, self.gpu.properties)
         check_device(self.gpu, target)

@@ -19,8 +19,8 @@ class Abilities:
 
     `processor`: the target is a processor, not an accelerator. A processor computes all operators of
     `int8_operators.py`, except those whose text says that they are for accelerators. `tables`: look-up tables of one
-    tensor (extension `table`). `planes`: element-wise operators whose second operand has height and width 1, one value
-    for each channel (extension `broadcast`). `rows`: softmax and normalization over channels (extension `rows`).
+    tensor (extension `table`). `planes`: element-wise operators whose second operand has one value for each channel
+    (height and width 1; extension `broadcast`). `rows`: softmax and normalization over channels (extension `rows`).
     `products`: matrix products of two activations, on square arrays with batch 1; with `zero_points` the array
     subtracts the zero points of both factors. `rows` and `products` require whole blocks of `block` channels."""
 
@@ -36,8 +36,8 @@ class Abilities:
     def of(config: Config) -> Abilities:
         """The abilities of an accelerator with this configuration.
 
-        `planes` and `rows` are False if a block of channels spans several output vectors: both need the values of a
-        block, one for each channel, to fit one vector.
+        `planes` and `rows` are False if a block of channels spans several output vectors: both need the values of all
+        channels of a block in one vector.
         """
         planes = config.has("broadcast") and Blocks.of(config).outputs == 1
         rows = config.has("rows") and Blocks.of(config).outputs == 1
@@ -56,7 +56,7 @@ PLAIN = Abilities()
 """Abilities of an accelerator that computes no optional operator."""
 ACCELERATOR = Abilities(tables=True, planes=True, rows=True, products=True, zero_points=True)
 """Abilities of an accelerator with all extensions, a superset of the abilities of every configuration. A design-space
-exploration of many configurations imports each model once, with these abilities.
+exploration imports each model once, with these abilities, for many configurations.
 """
 PROCESSOR = Abilities(processor=True, tables=True, planes=True)
 """Abilities of processors."""
@@ -65,7 +65,7 @@ EVERYTHING = replace(ACCELERATOR, processor=True)
 
 
 def needs(extension: str) -> tuple[str, str]:
-    """Error text for a node that needs the accelerator extension `extension` where it is missing: (problem, remedy)."""
+    """Error text (problem, remedy) for a node that needs the extension `extension`, on an accelerator without it."""
     if extension in ("broadcast", "rows"):
         return (
             f"needs the extension '{extension}' and block_in no larger than block_out",
@@ -75,8 +75,8 @@ def needs(extension: str) -> tuple[str, str]:
 
 
 def is_broadcast(graph: Graph, node: Node) -> bool:
-    """Whether a node is element-wise and its second operand has height and width 1 (one value for each channel), but
-    its result does not.
+    """Whether a node is element-wise with a second operand that has height and width 1 (one value for each channel),
+    and a result that has not.
     """
     operator = node.operator
     if not isinstance(operator, Int8Elementwise) or not operator.combination.has_operand:

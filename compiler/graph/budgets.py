@@ -1,7 +1,7 @@
 """Checks the sizes of tensors, activations and constants against `ir.limits`, before memory is allocated for them.
 
-Every importer reads models through `load.load_model`, which checks all shapes by `check_shapes` once ONNX has
-inferred them. If an importer adds a tensor or computes a constant, it checks the size itself.
+Every importer reads models through `load.load_model`. After ONNX has inferred all shapes, `load_model` checks them by
+`check_shapes`. If an importer adds a tensor or computes a constant, the importer checks the size itself.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _WINDOWS = frozenset(
 
 def too_large(shape: Sequence[int], item_bytes: int) -> str | None:
     """Error text if a tensor of `shape`, or its longest dimension alone, takes more than `MOST_TENSOR_BYTES` bytes, or
-    if a dimension is negative; else None. `item_bytes`: bytes of an element."""
+    if a dimension is negative. None for any other tensor. `item_bytes`: bytes of an element."""
     if any(size < 0 for size in shape):
         return f"has the shape {_shape(shape)}, whose number of elements does not fit 64 bits"
     size = math.prod(shape) * item_bytes
@@ -117,15 +117,15 @@ def _known(info: onnx.ValueInfoProto) -> tuple[tuple[int, ...], int]:
 def _of_node(label: str, name: str, operator: str, problem: str, way_out: str) -> ModelError:
     """A ModelError about the node `name` of the model `label`.
 
-    A NodeError would be wrong: it would cause a partition of the network at this node, but a tensor that is too large
-    for one target is too large for all.
+    It is not a NodeError, because a NodeError makes the compiler partition the network at this node; but a tensor that
+    is too large for one target is too large for all.
     """
     return ModelError(f"{label}: node '{name}' ({operator}): {problem}; {way_out}")
 
 
 def _check_window(label: str, name: str, node: onnx.NodeProto, shape: Sequence[int], item_bytes: int) -> None:
     """Raises ModelError (about node `name` of the model `label`) if the padded input of a convolution or pool is too
-    large, even if its output is small. `shape`, `item_bytes`: of the input, without pads."""
+    large, even if its output is small. `shape` and `item_bytes` are those of the input without pads."""
     spatial = len(shape) - 2
     attributes = {entry.name: entry.ints for entry in node.attribute if entry.ints}
     pads = attributes.get("pads", ())

@@ -65,9 +65,9 @@ def count_macs(graph: Graph, node: Node) -> int:
 
 
 def as_convolution(node: Node) -> Node:
-    """The convolution in a node that fuses a convolution with a further step (TransposedProduct, Normed), or the
-    products that a node computes from factors in other layouts (PositionSums), as a node of their own. Any other node
-    is returned unchanged."""
+    """Some nodes fuse a convolution with a further step (TransposedProduct, Normed); for such a node, the convolution
+    as a node of its own. For a node with PositionSums, a node with its matrix products. Any other node is returned
+    unchanged."""
     operator = node.operator
     if isinstance(operator, PositionSums):
         return replace(node, operator=operator.products)
@@ -79,8 +79,8 @@ def as_convolution(node: Node) -> Node:
 
 
 def count_operations(graph: Graph, node: Node) -> int:
-    """Operations of a node on a processor: two for each multiply-add of a convolution, product or recurrent layer, one
-    for each element-wise step and for each element of a pool's windows; 0 for all other operators."""
+    """Operations of a node on a processor. A multiply-add of a convolution, product or recurrent layer counts two; an
+    element-wise step, and an element of a pool's window, count one. All other operators count 0."""
     size = prod(graph.tensors[node.output].shape)
     match node.operator:
         case Convolution(transposed=True):

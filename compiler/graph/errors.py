@@ -50,7 +50,8 @@ class NodeError(ModelError):
 class NodesError(NodeError):
     """Raised for several nodes that are not supported; `parts`: an error for each node.
 
-    The message lists the first `MOST_LISTED` nodes, each on a line; the other attributes are those of the first error.
+    The message lists the first `MOST_LISTED` nodes, each on a line. The other attributes have the values of the first
+    error's attributes.
     """
 
     def __init__(self, source: str, parts: Sequence[NodeError]) -> None:
@@ -78,11 +79,11 @@ class InvalidNodeError(NodeError, InvalidModelError):
 
 
 class ProcessorsOnlyError(NodeError):
-    """Raised for a node that processors and GPUs compute as a float operator, and that an integer graph cannot have."""
+    """Raised for a node that an integer graph cannot have, but that processors and GPUs compute as a float operator."""
 
 
 class ParameterError(NodeError):
-    """Raised for a node that can be compiled only if the values of the model inputs `inputs` are known, for example
+    """Raised for a node that can be compiled only if the values of some model inputs (`inputs`) are known, for example
     because they decide shapes.
     """
 

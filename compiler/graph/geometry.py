@@ -56,7 +56,8 @@ class Windows:
 def automatic_pads(
     mode: str, sizes: Sequence[int], kernel: Sequence[int], strides: Sequence[int], dilations: Sequence[int]
 ) -> tuple[int, ...]:
-    """Pads of auto_pad SAME_UPPER, SAME_LOWER or VALID: before each dimension, then after each dimension.
+    """Pads for `mode`, which is the value SAME_UPPER, SAME_LOWER or VALID of the attribute auto_pad. Returns the pads
+    before each dimension, then the pads after each dimension.
 
     With SAME_UPPER and SAME_LOWER there are ceil(size / stride) outputs.
     """
@@ -71,12 +72,12 @@ def automatic_pads(
 def ceiling_pads(
     sizes: Sequence[int], extents: Sequence[int], strides: Sequence[int], pads: Sequence[int]
 ) -> tuple[int, ...]:
-    """Pads with which a pool without ONNX's `ceil_mode` gives the same outputs as with `ceil_mode` and `pads`.
-    `extents`: lengths of a window along each dimension. Returns the pads before each dimension, then the pads after
-    each dimension.
+    """Pads that replace `ceil_mode`: a pool with these pads and without ONNX's `ceil_mode` gives the same outputs as a
+    pool with `ceil_mode` and `pads`. `extents`: lengths of a window along each dimension. Returns the pads before each
+    dimension, then the pads after each dimension.
 
-    A last window that would start in the pad at the end is dropped, as ONNX has required since opset 19 and as ONNX
-    Runtime does at every opset.
+    A last window that would start in the pad at the end is dropped. ONNX requires this since opset 19, and ONNX Runtime
+    does so in every opset.
     """
     rank = len(sizes)
     ends: list[int] = []
@@ -93,8 +94,8 @@ def ceiling_pads(
 def average_divisors(
     sizes: Sequence[int], window: Window | Windows, declared: Sequence[int], count_include_pad: bool
 ) -> np.ndarray:
-    """Number of input elements by which the sum of each window of an average pool is divided: int32, one dimension for
-    each of `sizes`.
+    """The divisor for each window of an average pool: the number of elements that its mean counts. int32, with one
+    dimension for each of `sizes`.
 
     With `count_include_pad` elements of the `declared` pads are counted. Pads of `window` beyond the declared pads
     (`ceiling_pads` adds them for ceil_mode) are never counted.
@@ -139,9 +140,9 @@ def plane_read(
 
 @lru_cache(maxsize=1024)
 def _plane_read_by_all(plane: Pair, window: Window) -> tuple[np.ndarray, np.ndarray]:
-    """Which rows and columns of an (H, W) plane any of the windows reads: bool (H,) and bool (W,), as `plane_read`
-    returns. Results are cached, because reports and design-space explorations ask for the same planes for every
-    configuration.
+    """Returns which rows and which columns of an (H, W) plane at least one window reads: bool (H,) and bool (W,), as
+    `plane_read` does. Results are cached, because reports and design-space explorations ask for the same planes for
+    every configuration.
     """
     rows, columns = window.outputs(*plane)
     read = _plane_read(plane, window, (np.ones(rows, dtype=bool), np.ones(columns, dtype=bool)))
@@ -168,8 +169,8 @@ def _plane_read(
 
 
 def permutation_of(view: np.ndarray) -> tuple[int, ...] | None:
-    """The permutation of axes by which a tensor, transposed, gives `view`; None if no transpose of all elements does.
-    `view`: for each element, its row-major index in the tensor.
+    """Finds the permutation of axes with which a transpose of a tensor gives `view`; None if there is none. `view`: for
+    each element, its row-major index in the tensor. A view of only a part of the tensor has no permutation.
     """
     plain = np.arange(view.size)
     for order in permutations(range(view.ndim)):

@@ -2,8 +2,8 @@
 
 One graph class serves every target. Operators are real-valued (`operators`) or integer (`int8_operators`). The tensors
 of integer operators hold int8 values and have a `Quantization`. If a tensor is uint8 in the model, 128 is subtracted
-from its values and its zero point, so that there is one activation type; adding `Quantization.offset` gives the model's
-integers.
+from its values and its zero point, so that all activations are int8. Adding `Quantization.offset` to stored values
+gives the model's integers.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ Shape = tuple[int, ...]
 class Tensor:
     """A tensor of `shape`. If it has channels, they are dimension 1: (N, C, ...).
 
-    With `block` above 1 its memory layout is blocks of channels, (N, ceil(C / block), ..., block), with zeros beyond C;
-    else row-major. `quantization`: scale and zero point of a quantized tensor, which give the stored values their
-    meaning."""
+    With `block` above 1 it is stored in blocks of channels, (N, ceil(C / block), ..., block), with zeros beyond C. With
+    `block` 1 it is stored in row-major order. `quantization`: scale and zero point, with which the stored values of a
+    quantized tensor represent real numbers."""
 
     name: str
     shape: Shape
@@ -84,10 +84,11 @@ def quantized_tensor(name: str, shape: Shape, quantization: Quantization) -> Ten
 class Node:
     """One operator applied to tensors; `members`: names of the ONNX nodes that it implements.
 
-    If an operator has several outputs, all but the first are in `more_outputs`, which are row-major. Element-wise
-    operators can be fused with the node as expressions, in which `te.scalars.argument(i)` is an element of input i,
-    broadcast as in numpy. The operator reads the values of the expression `data` instead of its input. The node stores
-    the values of the expression `result`, in which `te.scalars.ELEMENT` is an element of the operator's result."""
+    If an operator has several outputs, all but the first are in `more_outputs` and are row-major. Element-wise
+    operators can be fused with the node as expressions. With an expression `data`, the operator reads the expression's
+    values instead of its input. With an expression `result`, the node stores the expression's values instead of the
+    operator's result. In an expression, `te.scalars.argument(i)` is an element of input i, broadcast as in numpy, and
+    `te.scalars.ELEMENT` is an element of the operator's result."""
 
     name: str
     members: tuple[str, ...]
@@ -126,9 +127,9 @@ class Node:
 class GraphInput:
     """An input of the model, called `name`, with the model's `shape` and `dtype`.
 
-    For a quantized tensor the host transposes by `permutation` (None: not at all), quantizes if `dtype` is float32,
-    reshapes to the tensor's shape and subtracts the offset: `vdla.compiler.graph.host.store_input`. `rows`: for an
-    input of ids (indices of rows), the number of rows; ids are -rows .. rows - 1.
+    For a quantized tensor the host does the following (`vdla.compiler.graph.host.store_input`). It transposes the input
+    by `permutation` (None: not at all), quantizes it if `dtype` is float32, reshapes it to the tensor's shape, and
+    subtracts the offset. `rows`: for row indices (ids), the number of rows; ids are -rows .. rows - 1.
     """
 
     name: str
@@ -141,10 +142,10 @@ class GraphInput:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class GraphOutput:
-    """An output of the model, called `name`; a float32 output of a quantized tensor is dequantized with `quantization`.
+    """An output of the model, called `name`. If the tensor is quantized and the output is float32, it is dequantized
+    with `quantization`.
 
-    `view`, int64 in the output's shape, gives for each element its row-major index in the tensor, or -1 for zero; None:
-    all elements in the tensor's order.
+    `view`, int64 in the output's shape: the row-major index of each element in the tensor, -1 for zero. None: in order.
     """
 
     name: str
@@ -236,8 +237,8 @@ def unused(name: str, *taken: Collection[str]) -> str:
 
 
 def first_free(is_taken: Callable[[int], bool]) -> int:
-    """A number of 1 or more for which `is_taken` is False: the least such number up to `_ONE_BY_ONE`, else any such
-    number whose predecessor is taken.
+    """A number of 1 or more for which `is_taken` is False. If a number up to `_ONE_BY_ONE` is free, the least free
+    number is returned; otherwise any free number that follows a taken one.
     """
     for number in range(1, _ONE_BY_ONE + 1):
         if not is_taken(number):

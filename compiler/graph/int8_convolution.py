@@ -34,20 +34,20 @@ class Quantization:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Int8Convolution:
-    """An int8 convolution. Inputs: data and, if `post` has one, its second operand. out[n, o] = bias[o] + sum over
-    window of weight[o] * data, requantized with scale[o] by `post`.
+    """An int8 convolution. Inputs: data and, if `post` combines the result with a second operand, this operand. out[n,
+    o] = bias[o] + sum over window of weight[o] * data, requantized with scale[o] by `post`.
 
     `weight` is int8 (O, C / groups, kh, kw), with the kernel of `window`; `scale` is float32, one value or (O,), finite
     and positive. `bias` is int32 (O,) and includes the correction `-zero_point * sum(weight[o])` for the input's zero
     point; elements outside the input read as `pad_value` (the input's zero point), never 0.
 
-    The other fields are optional. `pool`: before requantization, the maximum of the sums over windows is taken; pads
-    never win. `table`: look-up table, int8 (256,), that is applied after requantization, and before a combination with
-    the second operand. `phases`: an Interleave, which moves the result's elements. `share`: fraction of the model's
-    convolution that this node computes: below 1 for a subset of its filters, 0 for a node that only moves values.
+    The other fields are optional. `pool`: a max-pool of the sums, before requantization; pads never win. `table`: a
+    look-up table, int8 (256,), applied after requantization and before the combination with the second operand.
+    `phases`: an Interleave, which moves the result's elements. `share`: the fraction of the model's convolution that
+    this node computes. It is below 1 for a node with some of the filters, and 0 for a node that only moves values.
     `spaced` (columns, pitch): the output consists of rows of `columns` pixels, and arbitrary values follow each row up
     to a length of `pitch`. `taken`: only the first `taken` pixels of each image are read, as if the input were (N, C,
-    `taken`, 1), and the output has as many pixels."""
+    `taken`, 1); the output also has `taken` pixels."""
 
     weight: np.ndarray
     bias: np.ndarray
@@ -72,9 +72,10 @@ class Int8Convolution:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Interleave:
-    """Last step of a transposed convolution. A convolution has computed its phases, the outputs with equal remainders
-    modulo the strides; this operator joins them into one image. Input: data. Output: out[n, c, y, x] = data[n, phase *
-    `stride` + c, (y + top) // sy, (x + left) // sx], where phase = (y + top) % sy * sx + (x + left) % sx.
+    """Last step of a transposed convolution. A phase is the set of outputs with equal remainders modulo the strides. An
+    ordinary convolution has computed all phases as separate channels; this operator joins them into one image. Input:
+    data. Output: out[n, c, y, x] = data[n, phase * `stride` + c, (y + top) // sy, (x + left) // sx], where phase = (y +
+    top) % sy * sx + (x + left) % sx.
 
     `factors`: (sy, sx), the strides; `before`: (top, left), the pads; `outputs`: (channels, rows, columns); `kernel`:
     rows and columns of the transposed convolution's kernel."""
@@ -86,15 +87,15 @@ class Interleave:
     kernel: Pair
 
     def taps(self, axis: int) -> tuple[int, ...]:
-        """Number of kernel rows (`axis` 0) or columns (1) that contribute to an output, for each phase (remainder of
-        the output's row or column modulo the stride)."""
+        """For each phase along an axis, the number of kernel rows (`axis` 0) or columns (1) that contribute to an
+        output. The outputs of a phase have the same remainder of the row or column modulo the stride."""
         return tuple(
             [-(-(self.kernel[axis] - phase) // self.factors[axis]) for phase in range(self.factors[axis])]
         )
 
     def remainders(self, axis: int) -> tuple[int, ...]:
-        """For each output row (`axis` 0) or column (1), the number of its phase along this axis: the output's index,
-        shifted by `before`, modulo the stride.
+        """For each output row (`axis` 0) or column (1), the number of its phase along this axis. This is (index + pad)
+        modulo the stride, with the pad in `before`.
         """
         before, factor = self.before[axis], self.factors[axis]
         return tuple([(place + before) % factor for place in range(self.outputs[axis + 1])])

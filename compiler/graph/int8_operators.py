@@ -3,8 +3,8 @@
 Tensors are (N, C, H, W), or (N, K), which every operator reads as (N, K, 1, 1). Memory layout is decided later. A fully
 connected layer is a convolution whose window covers its whole input.
 
-Arithmetic is that of `vdla.isa.arithmetic`. The stages of a result, requantization (A) and combination with an operand
-(B), are defined by `te.post`, for graphs and tensor expressions alike. The dataclasses here carry an operator's
+Arithmetic is that of `vdla.isa.arithmetic`. A result passes two stages, requantization (A) and combination with an
+operand (B); `te.post` defines both, for graphs and tensor expressions alike. The dataclasses here have an operator's
 constants and nothing else.
 """
 
@@ -62,9 +62,11 @@ class Int8AveragePool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Int8Elementwise:
-    """An element-wise operator on int8: out = `combination` of the stored values of a and, if it has an operand, of b.
+    """An element-wise operator on int8. out = `combination` of the stored values of a and, if the combination has a
+    second operand, of b.
 
-    b has the shape of a or, on targets with `Abilities.planes`, height and width 1: one value for each channel.
+    b has the shape of a. On targets with `Abilities.planes` it may have height and width 1 instead: one value for each
+    channel.
     """
 
     combination: Combination
@@ -72,7 +74,8 @@ class Int8Elementwise:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Table:
-    """Input: data. out = `table`[stored value + 128], with `table` int8 (256,): any function of one quantized tensor.
+    """Input: data. out = `table`[stored value + 128], where `table` is int8 (256,). It represents any function of one
+    quantized tensor.
 
     For processors, and accelerators with the extension `table`.
     """
@@ -83,8 +86,8 @@ class Table:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Channels:
     """Selection and concatenation of channels. Inputs: one or several tensors (parts) with equal numbers of images and
-    of pixels in an image; heights may differ. Channel c of the output is channel `sources`[c][1] of part
-    `sources`[c][0]. Covers splits and shuffles of channels.
+    equal numbers of pixels in an image; heights may differ. Channel c of the output is channel `sources`[c][1] of part
+    `sources`[c][0]. Splits and shuffles of channels have this form, too.
     """
 
     sources: tuple[Pair, ...]
@@ -93,11 +96,13 @@ class Channels:
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Positions:
     """Moves pixels. Inputs: tensors with equal numbers of channels. Output pixel p has all channels of input pixel
-    `index`[p]. Input pixels are numbered row by row within an image, then image by image, then input by input. Index -1
-    means `fill` in all channels; if `fill` is None, it means arbitrary values, which no reader uses.
+    `index`[p]. Input pixels are numbered row by row within an image, then image by image, then input by input. An index
+    of -1 gives all channels of the output pixel the value `fill`; if `fill` is None, the values are arbitrary, and no
+    reader uses them.
 
-    `index` is int64 (N, OH, OW). Covers slices, pads, repetitions, moves and concatenations of rows and columns. With
-    `channels` (first, count) the output has only these channels. `fill` None and `channels` are for accelerators.
+    `index` is int64 (N, OH, OW). Slices, pads, repetitions, moves and concatenations of rows and columns have this
+    form. With `channels` (first, count) the output has only `count` channels, from `first` on. `channels`, and None for
+    `fill`, are for accelerators.
     """
 
     index: np.ndarray
@@ -107,9 +112,9 @@ class Positions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Swap:
-    """Exchange of pixels and channels. Input: data. out[n, p, c] = data[n, c, p], where p counts pixels row by row: the
-    first `positions` pixels become channels. With `channels` (first, count), only these channels of the input become
-    pixels; this is for accelerators only.
+    """Exchange of pixels and channels. Input: data. out[n, p, c] = data[n, c, p], where p counts pixels row by row. The
+    first `positions` pixels become channels. With `channels` (first, count), only `count` channels, from `first` on,
+    become pixels; this is for accelerators only.
     """
 
     positions: int
@@ -130,9 +135,9 @@ class Resample:
     """Resize along one axis. Input: data. Along rows (`axis` 0) or columns (1) the output at index p is bias + sum over
     t of `weight`[p, t] * data[`first`[p] + t], requantized by `scale` and `post`.
 
-    `first` is int64 (O,). `weight` is int8 (O, number of weights for an output), and the weights of each output have
-    the same sum. An element with weight 0 is not read. `bias` is `-zero_point * sum`, for the zero point of the input
-    and the sum of the weights. For accelerators.
+    `first` is int64 (O,). `weight` is int8 (O, number of weights for an output); the sum of the weights is equal for
+    all outputs. An element with weight 0 is not read. `bias` is minus the input's zero point times the sum of the
+    weights. For accelerators.
     """
 
     axis: int
@@ -145,8 +150,8 @@ class Resample:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Neighbours:
-    """For each output along an axis the index of the `first` of two neighbouring input elements (int64), and the
-    `weight` of both, float32 (O, 2). An index behind the last element stands for the last element.
+    """The two neighbouring input elements of each output along an axis. `first`: index of the first neighbour (int64);
+    `weight`: weights of both, float32 (O, 2). An index behind the last element stands for the last element.
     """
 
     first: np.ndarray
@@ -155,9 +160,9 @@ class Neighbours:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Interpolation:
-    """Resize of images. Input: data, of the quantization `source`. Output: the real values of the data, interpolated
-    between neighbouring `rows` and `columns` in float32 in ONNX Runtime's order, then quantized by `grid` and clamped
-    to `low`..`high` in stored integers. For processors only.
+    """Resize of images. Input: data, of the quantization `source`. The real values of the data are interpolated between
+    neighbouring `rows` and `columns`, in float32 and in ONNX Runtime's order. Output: the interpolated values,
+    quantized by `grid` and clamped to `low`..`high` in stored integers. For processors only.
     """
 
     rows: Neighbours
@@ -182,9 +187,10 @@ class Group:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Products:
-    """Matrix products of two activations. Inputs: a, b and, if `post` has one, its operand, of the output's shape. Each
-    matrix product is a `Group`, which gives the channel and the position (row-major index of a pixel) of the product's
-    first element in a, b and the output. For i below `rows` and j below `columns`
+    """Matrix products of two activations. Inputs: a, b and, if `post` combines the result with an operand, this
+    operand, in the output's shape. Each matrix product is a `Group`: it has the channel and the position (row-major
+    index of a pixel) of the product's first element in a, in b, and in the output. For i below `rows` and j below
+    `columns`
 
         out[channel + j, position + i] = `post` of sum over k below `depth` of
             (a[channel + k, position + i] - zero_points[0]) * (b[channel + k, position + j] - zero_points[1])
@@ -205,8 +211,8 @@ class Products:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Repeated:
-    """Input: data with C channels. Each element becomes a pixel of `channels` equal channels: out[n, j, p * C + c] =
-    data[n, c, p] for all j below `channels`, where p counts pixels row by row. For accelerators.
+    """Repeats channels. Input: data with C channels. Each element becomes a pixel with `channels` equal channels:
+    out[n, j, p * C + c] = data[n, c, p] for all j below `channels`, where p counts pixels row by row. For accelerators.
     """
 
     channels: int
@@ -214,9 +220,10 @@ class Repeated:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PositionSums:
-    """The matrix products `products` of one row each, computed from factors in other layouts. Inputs: `Repeated` of the
-    first factor a, whose channels are the `depth` of the products; and the second factor b with channels and pixels
-    exchanged, so that each product sums over all pixels of b. For accelerators with depthwise products.
+    """Computes the matrix products `products`, each of one row, from factors in other layouts. Inputs: first, the
+    result of `Repeated` for the factor a, whose channels are the `depth` of the products; second, the factor b with
+    channels and pixels exchanged, so that each product sums over all pixels of b. For accelerators with depthwise
+    products.
     """
 
     products: Products
@@ -230,8 +237,8 @@ class Rows:
     For a softmax, `entries` is the table of exponentials, int64 (256,), and `softmax_shares` computes the shares. For a
     normalization, `entries` is None, and `normalized_shares` computes the shares: it subtracts `zero_point` and, with
     `centre`, the mean; `epsilon` is (m, s) for m * 2**s. `bias` is int32 and `scale` float32 of either sign, (C,) or
-    (1,). With `plane`, the output has `plane` pixels: the pixels of the input, then pixels of arbitrary value. For
-    accelerators with the extension `rows`.
+    (1,). With `plane`, pixels of arbitrary value follow the input's pixels, up to `plane` pixels. For accelerators with
+    the extension `rows`.
     """
 
     entries: np.ndarray | None
@@ -250,7 +257,7 @@ class Attention:
     softmax of the result, and last `context` multiplies the result of the softmax by a third input. Output: the result
     of `context`.
 
-    A group is one matrix product. Group i of `context` computes the same rows as group i of `scores`. For accelerators
+    A group is one matrix product. Group i of `scores` and group i of `context` compute the same rows. For accelerators
     with a chain memory (on-chip memory between operators), which holds the results of `scores` and `shares`.
     """
 
@@ -261,8 +268,9 @@ class Attention:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Normed:
-    """A convolution and the softmax or normalization of its result. Inputs: the inputs of `convolution`. Outputs: the
-    operator `rows` applied to the convolution's result, and this result itself. For accelerators.
+    """A convolution and the softmax or normalization of its result. Inputs: the inputs of `convolution`. Two outputs:
+    the result of the operator `rows` for the convolution's result, and the convolution's result itself. For
+    accelerators.
     """
 
     convolution: Int8Convolution

@@ -1,8 +1,8 @@
-"""The integer interpreter: reference semantics of the integer operators, also where ONNX Runtime's results are
+"""The integer interpreter. It defines the results of the integer operators, also where ONNX Runtime's results are
 inconsistent.
 
-All rounding is that of `vdla.isa.arithmetic`. The sums of a convolution are computed as float64 matrix products: each
-product of two int8 values and every partial sum is an integer far below 2**53, hence exact in any order.
+All rounding is that of `vdla.isa.arithmetic`. The sums of a convolution are computed as float64 matrix products. Each
+product of two int8 values, and every partial sum, is an integer far below 2**53, so the sums are exact in any order.
 """
 
 from __future__ import annotations
@@ -261,7 +261,7 @@ def apply_combination(combination: Combination, values: np.ndarray, operand: np.
 
 
 def convolution_sums(operator: Int8Convolution, data: np.ndarray) -> np.ndarray:
-    """int32 sums with bias, wrapped at 32 bits, (N, O, OH, OW), before pooling and requantization."""
+    """The sums of a convolution with bias, before pooling and requantization: int32 (N, O, OH, OW), which wrap."""
     weight, groups = operator.weight, operator.groups
     windows = _windows(_pad(data, operator.window.pads, operator.pad_value), operator.window)
     batch, channels, height, width = windows.shape[:4]

@@ -1,9 +1,9 @@
 """Memory layouts of tensors: packing and unpacking of activations and constants.
 
 Legalization picks the layout. *blocked*: int8 [ceil(N / batch), ceil(C / block), H, W, batch, block]
-(`te.blocks.Blocks`), read and written by every layer; elements beyond N and C are arbitrary. *interleaved*: int8 [N, H,
-W, C] without gaps, the host's order of images; only graph inputs have this layout, and only if every reader can load it
-by the instruction `LOAD.PATCH` (for few channels and short rows of the window).
+(`te.blocks.Blocks`). Every layer reads and writes this layout; elements beyond N and C are arbitrary. *interleaved*:
+int8 [N, H, W, C] without gaps, the host's order of images. Only graph inputs have this layout, and only if every reader
+can load them by the instruction `LOAD.PATCH` (for few channels and short rows of the window).
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def pack_weight(config: Config, weight: np.ndarray) -> np.ndarray:
     """Packs int8 weights (O, C, kh, kw) as tiles of block_out x block_in: [O blocks, C blocks, kh, kw, block_out,
     block_in]. Filters and channels are padded to whole blocks with zeros.
 
-    If a block of channels takes several tiles, these follow one another: [O blocks, C blocks, kh, kw * inputs, ...]
+    If a block of channels takes several tiles, the tiles follow one another: [O blocks, C blocks, kh, kw * inputs, ...]
     with inputs = `Blocks.inputs_read`. The result may be a view of `weight`; the caller copies it."""
     o, c, kh, kw = weight.shape
     shape = Blocks.of(config)
@@ -83,10 +83,10 @@ def pack_weight(config: Config, weight: np.ndarray) -> np.ndarray:
 
 
 def pack_parameters(config: Config, bias: np.ndarray, scale: np.ndarray) -> np.ndarray:
-    """Packs `bias` (C,) and `scale`, (C,) or a single value, as int32 [blocks, 2, block_out]: biases, then the bits of
-    float32 scales. The channels are padded to whole blocks.
+    """Packs `bias` (C,) and `scale`, (C,) or a single value, as int32 [blocks, 2, block_out]: for each block of
+    channels the biases, then the bits of the float32 scales. Channels are padded to whole blocks.
 
-    The padding has bias 0 and scale 1.0, or 0.0 on a machine with the extension `fold`, which skips lanes of scale 0.
+    The padding has bias 0 and scale 1.0. On a machine with the extension `fold` its scale is 0.0, and it is skipped.
     """
     count, shape = len(bias), Blocks.of(config)
     blocks = ceil_div(count, shape.block) * shape.outputs

@@ -1,9 +1,9 @@
 """Static memory planning for the tensors of a graph, on every target: chooses byte offsets in one block of memory
 (arena) for buffers whose lifetimes are known.
 
-Buffers are placed largest first, each into the smallest gap that is free for its whole life (best fit). Of two equal
-buffers, the one whose life begins earlier is placed first, then the one whose name is first, so equal input gives equal
-output."""
+Buffers are placed largest first, each into the smallest gap that is free for the buffer's whole life (best fit). Of two
+buffers of equal size, the buffer whose life begins earlier is placed first. If the lives begin together, the order of
+names decides, so equal input gives equal output."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ def lifetimes(graph: Graph, root: Callable[[str], str] = lambda name: name) -> d
     """First and last step of every tensor that is not a constant; node i is step i.
 
     Graph inputs live from step -1, graph outputs to step len(nodes). The lives of a node's inputs and outputs overlap,
-    since the node reads while it writes. `root`: maps a view to the tensor whose memory it uses; the life of the view
-    extends that of the root.
+    since the node reads while it writes. `root`: maps a view to the tensor whose memory it uses; this tensor lives at
+    least as long as the view.
     """
     lives = {entry.tensor: (-1, -1) for entry in graph.inputs}
     for step, node in enumerate(graph.nodes):
@@ -56,8 +56,8 @@ def lifetimes(graph: Graph, root: Callable[[str], str] = lambda name: name) -> d
 
 
 def least_bytes(graph: Graph, sizes: Mapping[str, int]) -> int:
-    """Bytes of all inputs and outputs of a graph, plus the largest sum of other tensors live at one step: the least
-    memory if inputs and outputs have memory of their own. Constants do not count. `sizes`: bytes by tensor.
+    """The least memory of a graph whose inputs and outputs have memory of their own: the bytes of all inputs and
+    outputs, plus the largest sum of other tensors alive at one step. Constants do not count. `sizes`: bytes by tensor.
     """
     lives = lifetimes(graph)
     ends = {item.tensor for item in (*graph.inputs, *graph.outputs)}
@@ -74,7 +74,7 @@ def least_bytes(graph: Graph, sizes: Mapping[str, int]) -> int:
 
 
 def plan_memory(buffers: Iterable[Buffer], *, alignment: int = 1) -> MemoryPlan:
-    """Places buffers so that two buffers that are alive at a common step never overlap; offsets are multiples of
+    """Places buffers so that buffers that are alive at a common step never overlap. Offsets are multiples of
     `alignment`.
 
     Raises ValueError for two buffers of one name, a negative size, a life that ends before it starts, or an alignment
@@ -100,8 +100,8 @@ def plan_memory(buffers: Iterable[Buffer], *, alignment: int = 1) -> MemoryPlan:
 
 
 def _best_fit(buffer: Buffer, placed: list[tuple[int, Buffer]], alignment: int) -> int:
-    """Offset of the smallest sufficient gap between the `placed` buffers that are alive together with `buffer`, or the
-    offset after the last of them.
+    """Offset of the smallest gap in which `buffer` fits, between those `placed` buffers that are alive together with
+    it. If no gap is large enough, the offset after the last of these buffers.
     """
     neighbours = sorted(
         (offset, offset + other.size)

@@ -1,8 +1,8 @@
 """The real-valued operators: computations on tensors, without names and shapes.
 
-Operators that compute sums read float32 tensors, and on some targets also 16-bit floats (`floating.read_halves`), whose
-sums are float32; element-wise operators and moves read any types. Windows and epilogues are classes of the tensor
-expressions (`vdla.compiler.te`), which define the exact computation.
+Operators that compute sums read float32 tensors. On some targets they also read 16-bit floats (`floating.read_halves`),
+and compute the sums in float32. Element-wise operators and moves read any types. Windows and epilogues are classes of
+the tensor expressions (`vdla.compiler.te`), which define the exact computation.
 """
 
 from __future__ import annotations
@@ -23,7 +23,9 @@ if TYPE_CHECKING:
     from ..te.ops.resize import Coordinates, Rounding
 
 OperatorClass = Literal["view", "injective", "reduction", "complex-out-fusable", "opaque"]
-"""Operator classes of the TVM paper (OSDI 2018, section 3), and views, which compute nothing."""
+"""Operator classes: those of the TVM paper (OSDI 2018, section 3), and "view", the class of operators that compute
+nothing.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,8 +47,8 @@ class Convolution:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WinogradTiles:
     """The first step of a convolution by Winograd's method. Input: data (N, C, H, W) in blocks of channels. Output: the
-    transformed tiles, in shape (1, n * n * C', 1, tiles). From each tile, `outputs` rows and columns of the
-    convolution's result are computed; n is `outputs` + 2, and C' is the number of channels, rounded up to whole blocks
+    transformed tiles, in shape (1, n * n * C', 1, tiles). Each tile gives `outputs` rows and columns of the
+    convolution's result. Here n is `outputs` + 2, and C' is the number of channels, rounded up to whole blocks
     (`te.ops.blocked_winograd.blocked_tiles`).
     """
 
@@ -105,7 +107,7 @@ class MaxPool:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AveragePool:
     """Input: data (N, C, H, W). Output: the mean of each window. `counted`: how many of the pads (top, left, bottom,
-    right) are counted in a mean, as zeros; other pads are left out of it.
+    right) a mean counts as zeros. A mean leaves out all other pads.
     """
 
     window: Window
@@ -114,8 +116,8 @@ class AveragePool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resize:
-    """Input: data (N, C, H, W). Output: (N, C, OH, OW), resized rows and columns (`te.ops.resize`). `scales`: the
-    scales of rows and columns that the model gives; None if the model gives sizes, whose ratio is then the scale.
+    """Resizes rows and columns (`te.ops.resize`). Input: data (N, C, H, W). Output: (N, C, OH, OW). `scales`: the
+    model's scales of rows and columns. None if the model gives sizes instead; then the scale is the ratio of the sizes.
     """
 
     mode: Literal["nearest", "linear"]
@@ -126,8 +128,8 @@ class Resize:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Softmax:
-    """Input: data. Output: exp(x - max) divided by the sum of these exponentials along `axis` (0 or more); with
-    `logarithm`, the logarithm of this quotient.
+    """Input: data. Output: exp(x - max), divided by the sum of these exponentials along `axis` (0 or more). With
+    `logarithm`, the output is the logarithm of this quotient.
     """
 
     axis: int
@@ -158,8 +160,9 @@ class Reduction:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CumulativeSum:
-    """Input: data. Output: for each element the sum of all elements up to it along `axis` (0 or more), without the
-    element itself if `exclusive`; with `reverse`, of all elements from it on. `te.ops.folds` computes it.
+    """Sums up elements along `axis` (0 or more). Input: data. Each element of the output is the sum of all input
+    elements up to this index, or with `reverse` from this index on. With `exclusive` the element at the index itself is
+    left out. `te.ops.folds` computes the sums.
     """
 
     axis: int
@@ -179,14 +182,14 @@ class DotProductAttention:
     """softmax(scores(Q K^T)) V. Inputs: Q (..., rows, depth), K (..., keys, depth), V (..., keys, columns), whose
     leading dimensions broadcast; then the tensors that `scores` reads. Output: (..., rows, columns).
 
-    `axes`: how Q, K, V and the output (i = 0 to 3) are stored; dimension d of the shapes above is axis `axes`[i][d] of
-    the stored tensor. `repeats`: for K and V, the number of neighbouring heads (last leading dimension of the output)
-    that share a matrix.
+    `axes`: how Q, K, V and the output (tensors i = 0 to 3) are stored. Dimension d in the shapes above is axis
+    `axes`[i][d] of the stored tensor i. `repeats`: for K and V, the number of neighbouring heads that share a matrix.
+    Heads are the last leading dimension of the output.
 
     `scores`: the expression that computes a score before the softmax. In it, `te.scalars.ELEMENT` is an element of Q
     K^T, `argument(i)` is an element of input i (3 or more), and `te.ops.attention_sizes.ROW` and `KEY` are the indices
-    of the score's row and key. `ahead`: for a constant causal mask, how many keys after the key of its own index a row
-    may read; all later keys have weight 0. None without such a mask.
+    of the score's row and key. `ahead`: with a constant causal mask, row i may read the keys up to i + `ahead`; all
+    later keys have weight 0. None without a causal mask.
     """
 
     axes: tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...], tuple[int, ...]]
@@ -208,11 +211,12 @@ class LstmSteps:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecurrentSteps:
-    """All steps of a GRU or RNN. Inputs: gates (steps * batch, D * gates * hidden), for D `directions`; the constant
+    """All steps of a GRU or RNN, in D `directions`. Inputs: gates (steps * batch, D * gates * hidden); the constant
     recurrent weights; the initial hidden state (D, batch, hidden). A GRU has one more constant: the recurrent weights
     of its gate n (cell "GRU"), or the bias of this gate (cell "GRU, reset after"). Outputs: hidden states of all steps
     (steps, D, batch, hidden) and the final hidden state. `activations`: for each direction, the names of the functions
-    that ONNX's operator applies. `te.ops.recurrent.recurrent_steps` has the formulas."""
+    that ONNX's operator applies. `te.ops.recurrent.recurrent_steps` has the formulas.
+    """
 
     cell: Cell
     steps: int
@@ -236,10 +240,11 @@ class Concatenate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Join:
-    """A concatenation without copies: the producers of its inputs have already written them into the output's memory.
+    """A concatenation without copies: the nodes that compute the inputs have already written them into the output's
+    memory.
 
-    `holds`: whether the output has its own memory, which contains the inputs. If false, the output is itself a part of
-    another tensor's memory, where the inputs lie next to each other.
+    `holds`: whether the output has its own memory, which contains the inputs. If false, the output is a part of another
+    tensor's memory, and the inputs are next to each other in that memory.
     """
 
     axis: int
@@ -248,8 +253,8 @@ class Join:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Remap:
-    """A selection of elements along each axis, such as a slice or a pad. Input: data. `runs` gives, for each axis, the
-    input index of every output index, as runs of equally spaced indices; where it gives none, the output is `fill`
+    """A selection of elements along each axis, such as a slice or a pad. Input: data. `runs`: for each axis, the input
+    index of every output index, as runs of equally spaced indices. Output elements outside of all runs are `fill`
     (`te.ops.movement`).
     """
 
@@ -260,10 +265,10 @@ class Remap:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gather:
     """Selects elements along `axis`. Input: data. `indices`: the indices to select, 0 or more. The output has the
-    selected elements in order; the shape of its tensor may divide or join axes.
+    selected elements in order; its shape may divide or join axes.
 
-    If `indices` is None, a second input has the indices, int64. Negative indices count from the end, and an index
-    outside of the axis selects the element at the nearer end.
+    If `indices` is None, a second input has the indices, int64. Negative indices count from the end. For an index
+    outside of the axis, the first or last element is selected, whichever is nearer.
     """
 
     axis: int

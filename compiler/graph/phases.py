@@ -1,5 +1,5 @@
-"""Divides a graph whose nodes run on one of two sides (accelerator, CPU) into regions: as few as possible, without
-cyclic dependencies.
+"""Divides a graph into regions. Each node runs on one of two sides (accelerator, CPU), and so does each region. There
+are as few regions as possible, and they do not depend on each other in cycles.
 """
 
 from __future__ import annotations
@@ -11,11 +11,12 @@ def assign_phases(accelerated: Sequence[bool], predecessors: Sequence[Collection
     """The number of each node's phase. Phases run one after another and alternate between accelerator and CPU.
 
     `accelerated`: whether each node runs on the accelerator; `predecessors`: indices of the nodes that must run before
-    each node. A node is in the first phase of its side that is not before the phase of a predecessor. The first phase
-    of all is on the side that gives the accelerator fewer phases or, if that is equal, fewer phases in all.
+    each node. A node is in the earliest phase of its side that comes no earlier than the phases of its predecessors.
+    Both sides are tried for the first phase. The side with fewer phases of the accelerator is chosen; if both give
+    equally many, the side with fewer phases in all.
 
-    The nodes of a phase form one region: a path that leaves the region leads to later phases only. Two regions of the
-    same side cannot be joined, since a path between them leads through the other side.
+    The nodes of a phase form one region; a path that leaves the region leads to later phases only. Two regions of one
+    side cannot be joined, since a path from the first to the second leads through the other side.
     """
     candidates = [_phases(accelerated, predecessors, first) for first in (True, False)]
 
@@ -29,9 +30,10 @@ def assign_phases(accelerated: Sequence[bool], predecessors: Sequence[Collection
 def _phases(
     accelerated: Sequence[bool], predecessors: Sequence[Collection[int]], first: bool
 ) -> tuple[int, ...]:
-    """For each node, in the order of `accelerated`, the number of its phase; phases run by ascending number. Phases 0,
-    2, ... run on the accelerator if `first`, else on the CPU. `accelerated`: whether each node runs on the accelerator;
-    `predecessors`: indices of the nodes that must run before each node, all of them earlier nodes.
+    """For each node, in the order of `accelerated`, the number of its phase. Phases run by ascending number. Phases 0,
+    2, ... run on the accelerator if `first` is true, else on the CPU. `accelerated`: whether each node runs on the
+    accelerator. `predecessors`: for each node, the indices of the nodes that must run before it; these have lower
+    indices.
     """
     phases: list[int] = []
     for on, before in zip(accelerated, predecessors, strict=True):

@@ -11,7 +11,9 @@ from itertools import groupby, pairwise
 import numpy as np
 
 MOST_PERIOD = 64
-"""Longest period that is searched for in a list of positions (pixels) that repeat or are skipped regularly."""
+"""In a list of positions (pixels), some may repeat or be skipped regularly. The search for a period ends at this
+length.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,8 +54,8 @@ class _Run:
 
 
 def boxes_of(index: np.ndarray, most: int) -> list[Box]:
-    """The boxes (grids with equal steps) that make up an output plane; `index`, int (H, W), is the source pixel of each
-    output pixel, -1 for the fill value.
+    """Divides an output plane into boxes (grids with equal steps). `index`, int (H, W), is the source pixel of each
+    output pixel, or -1 for the fill value.
 
     `most`: largest step between neighbouring pixels of a box in the source; steps are 0 to `most`.
     """
@@ -81,8 +83,8 @@ def boxes_of(index: np.ndarray, most: int) -> list[Box]:
 
 def _runs(values: Sequence[int], most: int) -> list[_Run]:
     """Covers a list of `values` by as few runs as possible. In a run the values grow by a constant step from 0 to
-    `most`. A run has consecutive indices of the list, or every p-th index, for a period p that is equal for all runs.
-    The choice that gives fewer runs is taken.
+    `most`. Runs have either consecutive indices of the list, or every p-th index, with one period p for all runs. Of
+    the two choices, the one with fewer runs is taken.
     """
     plain = _plain_runs(values, most)
     count = len(values)
@@ -119,8 +121,8 @@ def _joined(boxes: list[Box], most: int) -> list[Box]:
     """Merges boxes that have one column each, and follow each other at equal distances, into boxes of several columns.
     Returns the merged boxes and all boxes that cannot be merged.
 
-    In a merged box, columns are the dimension along which the output's indices have the smaller distance. `most`:
-    largest allowed distance in the source.
+    In a merged box, the output's indices of neighbouring columns are closer together than those of neighbouring rows.
+    `most`: largest allowed distance in the source.
     """
     found: list[Box] = []
     for key, group in groupby(boxes, key=_column_key):

@@ -16,8 +16,8 @@ from .storage_plan import StoragePlan
 
 
 def format_graph(graph: Graph) -> str:
-    """The text of a graph: inputs and outputs (also their form on the host, if that differs), and one line for each
-    node with outputs, operator, inputs, class, and the ONNX nodes that it implements.
+    """The text of a graph. It lists the inputs and outputs, also in the host's form if that differs, and has one line
+    for each node. The line has the node's outputs, operator, inputs, class, and the ONNX nodes that it implements.
     """
     lines = [f"graph {graph.name}"]
     for entry in graph.inputs:
@@ -59,7 +59,9 @@ def _tensor(tensor: Tensor) -> str:
 
 
 def _value(value: object) -> str:
-    """The text of an operator or of a part of one; for arrays, type and shape in place of their elements."""
+    """The text of an operator or of a part of an operator. An array is shown by its type and shape, not by its
+    elements.
+    """
     match value:
         case np.ndarray():
             return str(value.item()) if value.size == 1 else f"{value.dtype}{list(value.shape)}"
@@ -76,8 +78,8 @@ def _value(value: object) -> str:
 
 
 def format_plan(graph: Graph, plan: StoragePlan) -> str:
-    """The text of a storage plan: one line for each tensor, by address. Tensors that share bytes are not alive
-    together, or are views of one another.
+    """The text of a storage plan: one line for each tensor, by address. If two tensors share bytes, they are not alive
+    together, or one is a view of the other.
     """
     lines = [f"arena of {plan.bytes} bytes, {plan.bytes_without_reuse} without reuse"]
     for name, offset in sorted(plan.offsets.items(), key=lambda item: item[1]):

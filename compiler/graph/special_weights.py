@@ -1,6 +1,6 @@
-"""Packing of weights for three special kinds of convolutions on the accelerator: convolutions that read patches (whole
-windows) of an interleaved image, depthwise convolutions, and grouped or dilated convolutions that run as dense
-convolutions with zeros.
+"""Packing of weights for three special kinds of convolutions on the accelerator. Some convolutions read patches (whole
+windows) of an interleaved image. Depthwise convolutions are the second kind. Grouped or dilated convolutions may run as
+dense convolutions with zeros.
 """
 
 from __future__ import annotations
@@ -20,15 +20,16 @@ if TYPE_CHECKING:
 
 
 def pack_patch_weight(config: Config, weight: np.ndarray, cut: np.ndarray) -> np.ndarray:
-    """Packs int8 weights (O, C, kh, kw) of a convolution that reads patches. A patch holds the elements of a window, or
-    of neighbouring windows, of an interleaved image: taps come before channels, in vectors of block_in. The result is
-    [filter blocks, patch vectors, block_out, block_in], where patch vectors are the vectors that an output reads.
-    Filters are padded to whole blocks.
+    """Packs int8 weights (O, C, kh, kw) of a convolution that reads patches. A patch contains the elements of one
+    window, or of neighbouring windows, of an interleaved image, in vectors of block_in elements. The result is [filter
+    blocks, patch vectors, block_out, block_in], where patch vectors are the vectors that an output reads. Filters are
+    padded to whole blocks.
 
-    `cut` is int [5], the arguments of `PatchLayout.of`. `apart`: an output may add the products of several patches,
-    whose distance is `apart` rows of patches; `count`: the number of these patches; `columns`: the number of adjacent
-    output columns that read the same patch; then the window's two strides. If `columns` is above 1, each column has its
-    own copy of the weights, shifted inside the patch: [filter blocks, columns, patch vectors, block_out, block_in].
+    `cut` is int [5], the arguments of `PatchLayout.of`. An output may add the products of several patches. `apart`: the
+    distance of these patches, in rows of patches; `count`: their number. `columns`: the number of adjacent output
+    columns that read the same patch. The last two arguments are the window's strides. If `columns` is above 1, each
+    column has its own copy of the weights, shifted inside the patch: [filter blocks, columns, patch vectors, block_out,
+    block_in].
     """
     o, c, kh, kw = weight.shape
     apart, count, columns, down, right = cut.tolist()
@@ -90,8 +91,8 @@ def dilated_columns(weight: np.ndarray, dilation: int) -> np.ndarray:
 
 
 def dense_groups(weight: np.ndarray, groups: int) -> np.ndarray:
-    """The dense weight (O, C, kh, kw) with which a convolution computes the same as a grouped convolution with the int8
-    `weight`, (O, C / groups, kh, kw).
+    """The dense weight (O, C, kh, kw) of a grouped convolution: an ordinary convolution with this weight gives the same
+    results. `weight`: the weight of the grouped convolution, int8 (O, C / groups, kh, kw).
     """
     if groups == 1:
         return weight
@@ -104,10 +105,10 @@ def dense_groups(weight: np.ndarray, groups: int) -> np.ndarray:
 
 
 def pack_spread_weight(config: Config, weight: np.ndarray, spread: np.ndarray) -> np.ndarray:
-    """Packs weights of a grouped or dilated convolution as dense tiles (`pack_weight`), with zeros for channels of
-    other groups and between dilated columns.
+    """Packs weights of a grouped or dilated convolution as dense tiles (`pack_weight`). Zeros stand for weights of
+    channels in other groups, and for the gaps between dilated columns.
 
-    `spread` is int [2]: the groups, and the dilation of columns.
+    `spread` is int [2]: the number of groups, and the dilation of columns.
     """
     groups, dilation = spread.tolist()
     return pack_weight(config, dilated_columns(dense_groups(weight, groups), dilation))

@@ -1,5 +1,5 @@
-"""Storage of a network's tensors on processors: byte offsets in one block of memory (arena), and tensors that are views
-of others.
+"""Storage of a network's tensors on processors: byte offsets in one block of memory (arena), and views, which are
+stored inside other tensors.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ ALIGNMENT = 64
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoragePlan:
     """The places of a network's tensors in one block of memory (arena). `offsets`: byte offset of each tensor except
-    constants; the offset of a view is inside its source. `bytes`: size of the arena. `bytes_without_reuse`: the size
-    that it would have if no tensors shared memory, except views and their sources."""
+    constants; the offset of a view is inside its source. `bytes`: size of the arena. `bytes_without_reuse`: size of an
+    arena in which only views share memory, with their sources."""
 
     offsets: Mapping[str, int]
     bytes: int
@@ -36,8 +36,8 @@ class View:
 
 
 def find_views(graph: Graph) -> dict[str, View]:
-    """The views among the tensors, by name: results of `Reshape`; inputs of a `Join` that `holds` its result, as parts
-    of the result; and results of other `Join`s.
+    """The views among the tensors, by name. There are three kinds: results of `Reshape`; inputs of a `Join` that
+    `holds` its result, as parts of the result; and results of other `Join`s.
     """
     views: dict[str, View] = {}
     for node in graph.nodes:

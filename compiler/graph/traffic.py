@@ -1,7 +1,7 @@
 """Bytes that a node must read and write, without padding to blocks, and the cycles of its roofline.
 
-Definitions are those of docs/measures.md: the input elements that some window reads, weights and output count once at
-int8 size, biases at four bytes.
+Definitions are those of docs/measures.md. Each weight, each output element, and each input element that a window reads
+counts one byte. A bias counts four bytes.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def input_read(graph: Graph, node: Node, *, fused: bool = True) -> tuple[np.ndar
 
 
 def input_bytes(graph: Graph, node: Node, *, fused: bool = True) -> int:
-    """How many bytes of a node's first input are read: the elements that some window reads, of one byte each. With
+    """Number of bytes of a node's first input that are read. Each element that a window reads counts one byte. With
     `fused`, a window of a convolution counts only if the pool that is fused with the convolution reads the window's
     result (`input_read`).
     """
@@ -70,8 +70,8 @@ def compulsory_traffic(graph: Graph, node: Node) -> tuple[int, int]:
     """The least number of bytes that a convolution or matrix product must read, and the least that it must write
     (`compulsory_bytes` is their sum). Returns (0, 0) for a node of any other operator.
 
-    If a node computes only a part of a convolution's filters (`share` is the part, below 1), the same part of the
-    input's bytes is counted.
+    A node may compute only a part of a convolution's filters (`share`, below 1). Then the same part of the input's
+    bytes is counted.
     """
     node = as_convolution(node)
     if isinstance(operator := node.operator, Attention):
@@ -95,8 +95,8 @@ def compulsory_traffic(graph: Graph, node: Node) -> tuple[int, int]:
 
 
 def _sides(operator: Products) -> tuple[list[tuple[Group, Pair]], list[tuple[Group, Pair]]]:
-    """The left and the right factors of the matrix products in `operator`. Each factor is a pair: its product
-    (`Group`), and the (channel, row-major index of the pixel) of the factor's first element.
+    """The left factors and the right factors of the matrix products in `operator`. Each factor is a pair: its product
+    (`Group`), and the place of its first element, (channel, row-major index of the pixel).
     """
     groups = operator.groups
     return [(group, group.a) for group in groups], [(group, group.b) for group in groups]
@@ -119,5 +119,7 @@ def roofline_cycles(graph: Graph, node: Node, config: Config) -> float:
 
 
 def most_bytes_per_cycle(config: Config) -> int:
-    """The most bytes that the bus moves in a cycle: a beat or, with separate data channels, a beat each way."""
+    """The most bytes that the bus moves in a cycle: one beat or, with separate data channels, one beat in each
+    direction.
+    """
     return 2 * config.memory.bus_bytes // int(bus_cycles(config, 1, 1))

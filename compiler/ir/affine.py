@@ -169,7 +169,7 @@ def quotient(expr: Expr, factor: int) -> Expr | None:
 
 
 def coefficient_of(expr: Expr, name: str) -> int | None:
-    """The factor of variable `name` in an index, 0 if absent; None if it also occurs inside an operation such as //."""
+    """The factor of variable `name` in an index, 0 if absent; None if an operation such as // contains `name`."""
     form = linear_form(expr)
     if any(not isinstance(a, Var) and name in free_vars(a) for a in form.terms):
         return None

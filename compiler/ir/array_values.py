@@ -81,8 +81,8 @@ class Memory:
         return as_strided(begin, iterations.shape, list(steps.values()), writeable=False)
 
     def value(self, e: Expr, iterations: Iterations) -> Any:
-        """The values of expression `e` in all iterations: an array with one axis for each loop, which may have size 1
-        where the value does not depend on the loop. A constant is a scalar.
+        """The values of expression `e` in all iterations: an array with one axis for each loop. An axis may have size 1
+        if the value does not depend on its loop. A constant is a scalar.
         """
         match e:
             case Const(value=value, dtype=dtype):

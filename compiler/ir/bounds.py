@@ -47,7 +47,7 @@ def _below(count: int) -> Interval:
 
 
 def loop_ranges(loops: Iterable[For]) -> dict[str, Interval | Expr]:
-    """The ranges of loops given outermost first."""
+    """The ranges of loops given outermost first, by names of the loops' variables."""
     return {loop.var.name: loop_range(loop.extent) for loop in loops}
 
 
@@ -92,8 +92,8 @@ def provably_at_least(expr: Expr, value: int, ranges: Ranges) -> bool:
 
 
 def _cancels(form: LinearForm, var: Var, ranges: Ranges) -> LinearForm | None:
-    """The last value of `var` (its loop's extent - 1) as a linear form, if it cancels a `min` or `max` term of `form`
-    when it replaces `var`; else None.
+    """The last value of `var` (its loop's extent - 1) as a linear form, if a `min` or `max` term of `form` cancels when
+    this value replaces `var`; else None.
     """
     extent = ranges.get(var.name, UNKNOWN)
     if isinstance(extent, Interval):
@@ -108,8 +108,8 @@ def _cancels(form: LinearForm, var: Var, ranges: Ranges) -> LinearForm | None:
 
 
 def _quotient_ends(atom: Expr, ranges: Ranges) -> list[LinearForm]:
-    """Upper bounds of `atom`, a // c, as linear forms of outer loops' variables; [] if no range in a depends on these.
-    The range v < min(4, 5 - 4*o) gives v // 2 <= 1 and v // 2 <= 2 - 2*o. `pack` makes such quotients after a `split`.
+    """Upper bounds of `atom`, a quotient, as linear forms of outer loops' variables; [] if the ranges of its variables
+    do not depend on outer loops. For example, v < min(4, 5 - 4*o) gives v // 2 <= 1 and v // 2 <= 2 - 2*o.
     """
     match atom:
         case Binary(op="//", a=a, b=Const(value=int(divisor))) if divisor > 0:
@@ -126,7 +126,7 @@ def _quotient_ends(atom: Expr, ranges: Ranges) -> list[LinearForm]:
 
 
 def _upper_forms(form: LinearForm, ranges: Ranges) -> list[LinearForm] | None:
-    """Upper bounds of `form` without variables whose range depends on loops; None if it has neither these nor a min."""
+    """Upper bounds of `form`, free of minima and of variables with dependent ranges; None if `form` has neither."""
     for atom, coefficient in form.terms.items():
         if isinstance(atom, Binary) and atom.op == "min" and coefficient > 0:
             ends: list[LinearForm] = []

@@ -330,7 +330,7 @@ def select(condition: Expr, then: ExprLike, otherwise: ExprLike) -> Expr:
 
 
 def _holds(dtype: DType, value: int) -> bool:
-    """Whether casting integer `value` to `dtype` can be folded: a float type, or an integer type that holds `value`."""
+    """True if a cast of integer `value` to `dtype` folds: `dtype` is a float type, or its range includes `value`."""
     if dtype is DType.BOOL or dtype.is_code:
         return False
     return dtype.is_float or dtype.limits[0] <= value <= dtype.limits[1]

@@ -2,10 +2,10 @@
 a thread.
 
 A thread's private memory may be allocated around loops over threads if every access is indexed by the threads'
-variables: sum[ty, tx, 0] in loops ty and tx over threads. These dimensions are distributed: each thread stores only its
-own element of them. One kind of operation reads registers of other threads: a shuffle, whose operand is the whole
-distributed dimension (`exchanging_lanes`). The lanes of a warp hold a matrix of sums together; in a loop over lanes,
-each lane accesses its own elements (`lane_elements`).
+variables: sum[ty, tx, 0] in loops ty and tx over threads. The dimensions with the indices ty and tx are distributed:
+each thread stores only its own element along them. One kind of operation reads registers of other threads: a shuffle,
+whose operand is the whole distributed dimension (`exchanging_lanes`). The lanes of a warp hold a matrix of sums
+together; in a loop over lanes, each lane accesses its own elements (`lane_elements`).
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _BLOCK, _THREAD = ("block",), ("block", "thread")
 
 
 def owners(scope: str) -> tuple[str, ...]:
-    """The grid loops that give each of their iterations its own memory of this `scope`: ("block",) for shared memory,
+    """The kinds of grid loops in which each iteration has its own memory of this `scope`: ("block",) for shared memory,
     ("block", "thread") for a thread's registers and local memory, () for all other memories.
     """
     if scope == "shared":
@@ -176,8 +176,8 @@ def _record(node: Node, loops: tuple[For, ...], found: _Accesses) -> None:
 
 
 def grid_obstacle(node: Node) -> tuple[str, str] | None:
-    """For a program with loops over GPU blocks or threads (grid loops): (error, name of the loop at fault); None if all
-    these loops are correct.
+    """Returns (error, name of the loop at fault) if a program has an incorrect loop over GPU blocks or threads (grid
+    loop); None if all grid loops are correct.
 
     Rules: no axis is nested in itself, no block axis in a thread axis, and no axis in a parallel or vectorized loop.
     Extents have a constant bound (the number of blocks or threads launched). A buffer in the private memory of a block
@@ -232,8 +232,8 @@ def _visit(
 def _sharing(
     statement: Assign | Reduce | Copy | Intrinsic, around: tuple[For, ...], held: tuple[_Held, ...]
 ) -> tuple[str, str] | None:
-    """If a statement makes blocks or threads share memory that each of them has for itself: (error, name of the grid
-    loop whose iterations share it); None if it does not. `around`: the loops around the statement, outermost first;
+    """Returns (error, name of a grid loop) if a statement makes the loop's iterations share memory that each block or
+    thread has for itself; None if the statement does not. `around`: the loops around the statement, outermost first;
     `held`: the buffers in private memory that are allocated around it.
     """
     if not any(loop.kind in AXES for loop in around):

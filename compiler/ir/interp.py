@@ -322,21 +322,22 @@ class _Machine:
     def read(self, buffer: Buffer, position: tuple[int, ...]) -> Any:
         cell = self.at(buffer, position)
         if cell.state is not None and cell.state[position]:
-            raise self.fail(_BLAME[int(cell.state[position])].format(f"{buffer.name}{list(position)}"))
+            place = f"{buffer.name}{list(position)}"
+            raise self.fail(_BLAME[int(cell.state[position])].format(place))
         return cell.data[position] if buffer.dtype.is_float else cell.data.item(*position)
 
     def write(self, buffer: Buffer, position: tuple[int, ...], value: Any) -> None:
         cell = self.at(buffer, position)
         if cell.state is not None:
             if cell.state[position] == _IN_FLIGHT:
-                raise self.fail(_BLAME[_IN_FLIGHT].format(f"{buffer.name}{list(position)}"))
+                raise self.fail(f"writes {buffer.name}{list(position)} before the wait for its copy")
             cell.state[position] = _VALID
         cell.data[position] = value
 
     def at(self, buffer: Buffer, position: tuple[int, ...]) -> _Cell:
         cell = self.cells.get(buffer.name)
         if cell is None:
-            raise self.fail(f"{format_buffer(buffer)} does not exist here")
+            raise self.fail(f"{format_buffer(buffer)} is used outside of its allocation")
         # numpy would count a negative index from the end.
         if len(position) != len(buffer.shape) or not all(map(_inside, position, buffer.shape)):
             raise self.fail(f"{buffer.name}{list(position)} is outside {format_buffer(buffer)}")
@@ -355,9 +356,9 @@ class _Machine:
     def padded_view(
         self, region: Region, pad: Const, starts: tuple[int, ...], extents: tuple[int, ...]
     ) -> tuple[np.ndarray, np.ndarray | None]:
-        """A copy of a region that may extend beyond its buffer, with `pad` in the elements outside, and the state
-        (written, undefined, in flight) of each element, None if not tracked. `starts`, `extents`: the values of the
-        region's first indices and sizes. Writes to the copy do not change the buffer.
+        """Returns a copy of a region that may extend beyond its buffer: elements outside of the buffer are `pad`. Also
+        returns the state (written, undefined, in flight) of each element, or None if states are not tracked. `starts`,
+        `extents`: the values of the region's first indices and sizes. Writes to the copy do not change the buffer.
         """
         cell = self.cells[region.buffer.name]
         inside = tuple(

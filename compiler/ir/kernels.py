@@ -176,8 +176,8 @@ def threads_of(kernel: Kernel) -> dict[str, int]:
 
 
 def successive(kernel: Kernel) -> frozenset[tuple[str, str]]:
-    """Pairs of buffers in shared memory, by name, neither of which is allocated within the other: they are not alive at
-    the same time and may have the same addresses.
+    """Pairs of buffers in shared memory, by name. Neither buffer of a pair is allocated within the other, so the two
+    are never alive at the same time and may have the same addresses.
     """
     found: set[tuple[str, str]] = set()
 

@@ -1,8 +1,8 @@
 """Elements of a warp's sums that each lane can access by itself: the elements in the lane's own registers.
 
-The 32 lanes of a warp hold a matrix of sums, 16 rows and 8 columns (scope `SUMS`), in registers of their own: lane x
-has the elements of columns x % 4 * 2 + p in rows x // 4 + 8 * h, for p and h of 0 and 1, in register 2 * h + p (PTX
-ISA, "Matrix Fragments for mma.m16n8k16"). A statement in a loop over lanes accesses elements of its own lane only.
+The 32 lanes of a warp hold a matrix of sums, 16 rows and 8 columns (scope `SUMS`), in registers of their own. For h and
+p of 0 or 1, register 2 * h + p of lane x holds the element in row x // 4 + 8 * h and column x % 4 * 2 + p (PTX ISA,
+"Matrix Fragments for mma.m16n8k16"). A statement in a loop over lanes accesses elements of its own lane only.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ LANES, LANES_OF_ROW = 32, 4
 OWN_ROWS, OWN_COLUMNS = 2, 2
 """A lane has elements in OWN_ROWS rows of a matrix, and in each of these rows OWN_COLUMNS neighbouring elements."""
 ROWS_APART = 8
-"""Distance between the two rows of a lane."""
+"""Distance between the two rows of a matrix in which a lane has elements."""
 
 
 def own_row(lane: Expr, half: Expr) -> Expr:
@@ -41,8 +41,8 @@ def lane_register(indices: Sequence[Expr]) -> tuple[str, LinearForm] | None:
     """Finds where an element of a matrix of sums is stored, when lanes of a warp hold the matrix in registers. The last
     two of `indices` are the element's row and column.
 
-    Returns (the name of the variable that is the lane, the number of the lane's register); None if the indices are not
-    those of an element of one lane.
+    Returns (the name of the variable that is the lane, the number of the lane's register); None unless the indices
+    select an element of a single lane.
     """
     row, column = (linear_form(at) for at in indices[-2:])
     upper, lower = (_digit(form, op) for form, op in ((row, "//"), (column, "%")))
@@ -62,7 +62,9 @@ def lane_register(indices: Sequence[Expr]) -> tuple[str, LinearForm] | None:
 
 
 def _digit(form: LinearForm, op: str) -> Binary | None:
-    """The atom `variable // LANES_OF_ROW` (or `%`, by `op`) of a linear form; None if there is none or several."""
+    """The only atom `... // LANES_OF_ROW` (or `... % LANES_OF_ROW`, by `op`) of a linear form, with any dividend and
+    any coefficient; None if there is none or several.
+    """
     found = [
         atom
         for atom in form.terms

@@ -29,8 +29,8 @@ MOST_NUMBERS = 2**20
 tokens of a text, or of the pixels in a row).
 """
 MOST_RUNS = 4096
-"""Largest number of pieces of a tensor, each of which is moved by its own loop (pads, parts of a slice), over all axes
-of the tensor.
+"""Largest number of pieces (pads, parts of a slice) of a tensor, counted over all its axes. A loop of its own moves
+each piece.
 """
 MOST_PHASES = 4096
 """Largest number of phases of a transposed convolution, each of which is compiled as a convolution. Their number is the

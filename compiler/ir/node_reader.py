@@ -236,7 +236,7 @@ def checked_name(where: str, value: Any) -> str:
     messages.
     """
     if type(value) is not str or _NAME.fullmatch(value) is None:
-        raise ProgramFormatError(f"{where} is {short(value)}, must be letters, digits, _ and .")
+        raise ProgramFormatError(f"{where} is {short(value)}, but must consist of letters, digits, _ and .")
     return value
 
 

@@ -44,7 +44,7 @@ def program_from_dict(values: Any) -> Program:
     count = document["parameters"]
     if type(count) is not int or not 0 < count <= len(buffers):
         raise ProgramFormatError(
-            f"parameters is {short(count)}, must be 1 to {len(buffers)}, the number of buffers"
+            f"parameters is {short(count)}, but must be 1 to {len(buffers)} (there are {len(buffers)} buffers)"
         )
     nodes = document["nodes"]
     if type(nodes) is not list or not 0 < len(nodes) <= MOST_NODES:
@@ -157,10 +157,12 @@ class _Writer:
 
 def _fields(values: Any) -> Mapping[str, Any]:
     if not isinstance(values, Mapping):
-        raise ProgramFormatError(f"is {short(values)}, must be an object")
+        raise ProgramFormatError(f"is {short(values)}, but must be an object")
     if wrong := sorted(values.keys() ^ set(_FIELDS), key=str):
-        what = "is missing" if wrong[0] in _FIELDS else "is not one of its fields"
-        raise ProgramFormatError(f"{short(wrong[0])} {what}")
+        field = short(wrong[0])
+        raise ProgramFormatError(
+            f"field {field} is missing" if wrong[0] in _FIELDS else f"{field} is not one of its fields"
+        )
     return values
 
 

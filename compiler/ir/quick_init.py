@@ -29,7 +29,7 @@ def quick_init(cls: _C) -> _C:
             argument = f"{field.name}=default_{field.name}"
         (keywords if field.kw_only else positional).append(argument)
     if hasattr(cls, "__post_init__"):
-        raise TypeError(f"{cls.__name__}: quick_init never runs __post_init__")
+        raise TypeError(f"{cls.__name__}: quick_init would not run its __post_init__; remove one of the two")
     arguments = ", ".join(["self", *positional, *(["*", *keywords] if keywords else [])])
     lines = [f"    set_{field.name}(self, {field.name})" for field in fields(cls)]
     exec("\n".join([f"def __init__({arguments}):", *lines]), names)

@@ -50,7 +50,7 @@ def write_regions(node: Node, over: Ranges = NO_RANGES, ranges: Ranges = NO_RANG
 
 
 def operand_access(declaration: IntrinsicDeclaration) -> tuple[tuple[bool, bool], ...]:
-    """For each formal buffer of an intrinsic: (whether its body reads it, whether it writes it); a Reduce does both."""
+    """For each formal buffer of an intrinsic: whether the body reads it, and whether the body writes it."""
     reads, writes = read_buffers(declaration.body), write_buffers(declaration.body)
     return tuple((p in reads, p in writes) for p in declaration.parameters)
 

@@ -21,7 +21,7 @@ from .visit import N, map_children, map_expr, map_expressions
 
 def replace_buffers(node: N, buffers: Mapping[str, Buffer]) -> N:
     """A tree in which each buffer whose name is a key of `buffers` is replaced by that key's value, in accesses,
-    regions, allocations and parameters. Both must have the same number of dimensions.
+    regions, allocations and parameters. The old and the new buffer must have the same number of dimensions.
     """
 
     def expr(e: Expr) -> Expr:

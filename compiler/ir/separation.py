@@ -6,8 +6,8 @@ iteration, and p', t', j' in the other. Equal indices give an equation, for exam
 
     256 * (p' - p) + 4 * (t' - t) + (j' - j) = 0  with  t < 64, j < 4.
 
-It is solved from the greatest coefficient down: the other terms are too small to cancel a multiple of 256, so p' = p,
-then t' = t, then j' = j. A pair of indices that are quotient and remainder of one expression is replaced by the
+The equation is solved from the greatest coefficient down: the other terms are too small to cancel a multiple of 256, so
+p' = p, then t' = t, then j' = j. A pair of indices that are quotient and remainder of one expression is replaced by the
 expression.
 """
 

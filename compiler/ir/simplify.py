@@ -173,7 +173,7 @@ def _simplify_extremum(op: str, forms: list[LinearForm], ranges: Ranges) -> Line
 
 def _dominates(op: str, a: LinearForm, b: LinearForm, ranges: Ranges, *, strict: bool) -> bool:
     """Whether op(a, b), min or max, provably equals a, so that b can be dropped. With `strict`, false if a and b are
-    always equal: a caller that tests both operands would drop both.
+    always equal: a caller that tests both operands would otherwise drop both.
     """
     held = form_interval(a.plus(b, -1), ranges)
     # a <= b everywhere and b <= a everywhere only if they are equal everywhere.

@@ -43,8 +43,8 @@ def _reduced(fact: Expr, divisors: AbstractSet[int], ranges: Ranges) -> list[Exp
     """Simpler expressions that are equal to `fact`, a quotient or a remainder.
 
     A remainder x % c is x if x is within 0 .. c - 1. A quotient x // c is (x // f) // (c // f) for each factor f of c,
-    where x // f may be simpler: (2*h + r) // 6 is (h + r // 2) // 3. The function tries as f the greatest common
-    divisor of c and each coefficient in x, and of c and each of `divisors`.
+    where x // f may be simpler: (2*h + r) // 6 is (h + r // 2) // 3. As f, the function tries gcd(c, n) for each
+    coefficient n in x and for each n in `divisors`.
     """
     found: list[Expr] = []
     match fact:
@@ -66,7 +66,7 @@ def _reduced(fact: Expr, divisors: AbstractSet[int], ranges: Ranges) -> list[Exp
 def _summands(form: LinearForm, ranges: Ranges, varying: AbstractSet[str]) -> list[Expr]:
     """The atoms (variables, quotients ...) of `form` that depend on loops of `varying`, if the value of the form
     determines all of them: as in a mixed-radix number, each coefficient must exceed the range of the sum of all terms
-    with smaller coefficients. Empty if a coefficient does not, or if a range is unknown.
+    with smaller coefficients. Empty if a coefficient does not exceed that range, or if a range is unknown.
     """
     found: list[Expr] = []
     smaller = LinearForm({}, 0)

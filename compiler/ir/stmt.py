@@ -155,9 +155,9 @@ class IntrinsicDeclaration:
 class Intrinsic:
     """One use of a hardware operation: its declaration's body with `operands` for the formal buffers.
 
-    Operand extents that are not 1 correspond in order to the formal's dimensions that are not 1. `first`: the value of
-    FIRST in the body (None: false). For operands that are only read, elements outside of the buffer's shape read as
-    `pad` (None: out of bounds is an error). `attributes` are for emission only; the interpreter ignores them.
+    The extents of an operand and of its formal buffer correspond in order; extents of 1 are left out. `first`: the
+    value of FIRST in the body (None: false). For operands that are only read, elements outside of the buffer's shape
+    read as `pad` (None: out of bounds is an error). `attributes` are for emission only; the interpreter ignores them.
     """
 
     name: str

@@ -17,7 +17,7 @@ from .types import HALVES, DType
 MOST_FACTOR = 1 << 27
 """Largest number of elements of a factor in a sum that is computed as matrix products: a gigabyte in float64."""
 MOST_MATRICES = 256
-"""Largest number of matrix products of a batch that are computed one by one; larger batches use one einsum."""
+"""Largest batch whose matrix products are computed one by one; larger batches use one einsum."""
 
 Factor: TypeAlias = tuple[np.ndarray, list[int]]
 """A factor of a sum of products: an array, and for each of its dimensions the number of the loop (axis of the iteration
@@ -68,9 +68,9 @@ def sum_of_products(
     kept_axes: list[int],
     shape: list[int],
 ) -> np.ndarray:
-    """The sums of products over all axes except those in `kept_axes`, as an array with the axes `kept_axes` in this
-    order, which have the sizes `shape`. Computed by one einsum, or for a small batch by one matrix product for each
-    matrix.
+    """The sums of products over all axes except `kept_axes`. The result is an array with the axes `kept_axes`, in this
+    order, of the sizes `shape`. A small batch is computed by one matrix product for each of its matrices, a larger
+    batch by one einsum.
     """
     (a, of_a), (b, of_b) = first, second
     each = [k for k in of_a if k in of_b and k in kept_axes]

@@ -1,8 +1,8 @@
 """The IR's rules. Passes and schedule primitives must keep them; the pipeline checks them after each pass.
 
-The rules are on scoping, ranks, dtypes, unique names of loops and buffers, and bounds: every access is proven inside
-its buffer from the loop ranges, from a Select condition that guards it, or from the upper bound of a loop's variable.
-Loops over GPU blocks and threads must nest as `grid` says.
+The rules are on scoping, ranks, dtypes, unique names of loops and buffers, and bounds: every access is proven to be
+inside its buffer. The proof uses loop ranges, a Select condition that guards the access, or the upper bound of a loop's
+variable. Loops over GPU blocks and threads must nest as `grid` says.
 """
 
 from __future__ import annotations

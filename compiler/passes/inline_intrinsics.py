@@ -31,8 +31,9 @@ def inline_intrinsics(program: Program) -> Program:
 
 
 class _Use:
-    """The expansion of one intrinsic. `operands`: by name of a formal buffer, (the formal buffer, region of the actual
-    operand). `values`: by name of a variable of the declaration's body, the expression that replaces the variable.
+    """The expansion of one intrinsic. `operands` maps the name of a formal buffer to (the formal buffer, region of the
+    actual operand). `values` maps the name of a variable of the declaration's body to the expression that replaces the
+    variable.
     """
 
     def __init__(self, use: Intrinsic, prefix: str) -> None:

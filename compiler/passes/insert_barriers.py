@@ -4,15 +4,16 @@
               for u in range(64): Y[u] = S[63 - u]         ->    barrier
                                                                  for u in range(64): Y[u] = S[63 - u]
 
-The pass visits the phases of a kernel (code that each thread runs by itself) in order, and compares the accesses since
-the last barrier with the accesses of the next phase. If both may touch one element in different threads, and one of
-them writes, a barrier is inserted between them: in front of the phase, or in front of the loop around it if all
-conflicting accesses are outside. Loops are visited until no new access is carried from the end of an iteration to the
-beginning of the next one. An asynchronous copy is checked twice: when it is issued, it must not conflict with earlier
-accesses of other threads, and from the first wait after the issue on, it counts as a write. A barrier for completed
-copies comes right after the wait, before more copies are issued, so that it also separates the new copies from earlier
-accesses. Shared buffers that are not allocated one within the other may have the same addresses, so a barrier comes
-between their uses. Barriers that the program already has stay, and count as if the pass had inserted them.
+The pass visits the phases of a kernel (code that each thread runs by itself) in order, and compares each access since
+the last barrier with each access of the next phase. If the two may touch one element in different threads, and one of
+them writes, a barrier is inserted between them: in front of the phase, or in front of the loop around the phase if all
+conflicting accesses are outside of this loop. A loop is visited again until no new access is carried from the end of an
+iteration to the beginning of the next one. An asynchronous copy is checked twice: when it is issued, it must not
+conflict with earlier accesses of other threads, and from the first wait after the issue on, it counts as a write. A
+barrier for completed copies comes right after the wait, before more copies are issued, so that it also separates the
+new copies from earlier accesses. Shared buffers that are not allocated one within the other may have the same
+addresses, so a barrier comes between their uses. Barriers that the program already has stay, and count as if the pass
+had inserted them.
 """
 
 from __future__ import annotations
@@ -79,8 +80,8 @@ class _Use:
     """An access of a thread, warp or block since the last barrier. `coordinates`: for each axis, the loop over threads
     that contains the access (None: a warp or block as a whole makes the access).
 
-    `own`: names of the loops around the access that have gone on to a later iteration since. The iteration of these
-    loops in which the access happened is unknown.
+    `own`: names of the loops around the access that have begun a later iteration since the access. For these loops, it
+    is unknown in which iteration the access happened.
     """
 
     access: Access

@@ -25,13 +25,13 @@ from .split_copies import ELEMENT_DIMENSIONS
 def interleave_virtual_threads(
     program: Program, *, threads: int | Mapping[str, int], capacity: Mapping[str, int]
 ) -> Program:
-    """The program with the allocation of every buffer in a scratchpad (a scope of `capacity`) moved to the program's
-    root, and a leading dimension of copies added to the buffer.
+    """Moves the allocation of every buffer in a scratchpad (a scope of `capacity`) to the program's root, and adds a
+    leading dimension of copies to the buffer.
 
-    A buffer gets at most `threads` copies (or `threads[scope]`, if it is a mapping), at most as many as the loops
-    around it have iterations, and at most as many as fill `capacity` (elements of each scratchpad by scope), but at
-    least one. Buffers outside virtual-thread loops get one copy. For a loop whose extent depends on loops around it,
-    the longest extent counts; in shorter iterations some copies stay unused.
+    The number of copies of a buffer is the least of three numbers: `threads` (or `threads[scope]`, if a mapping); the
+    iterations of the loops around the buffer; and the copies that fit into `capacity` (elements of each scratchpad by
+    scope). It is at least one. Buffers outside virtual-thread loops get one copy. For a loop whose extent depends on
+    loops around it, the longest extent counts; in shorter iterations some copies stay unused.
     """
     hoisted: list[Buffer] = []
 

@@ -41,7 +41,7 @@ def run_pipeline(
 
 
 def dump_node(folder: Path, number: int, name: str) -> Callable[[str, str], None]:
-    """A dump function for one node's passes: `dump_to` a subfolder of `folder` named by the node's number and name."""
+    """The dump function (`dump_to`) for one node's passes; its folder, in `folder`, has the node's number and name."""
     return dump_to(folder / f"{number:03d}-{re.sub('[^A-Za-z0-9_.-]+', '_', name)}")
 
 

@@ -3,8 +3,8 @@
     rewrite:  copy inp[0:4, 0:9, 0:58, ...] <- X[n, c:c+4, y-1:y+8, -1:57, ...]
               ->  for copy.0 in 4: copy inp[copy.0, 0:9, 0:58, ...] <- X[n, c+copy.0, y-1:y+8, -1:57, ...]
 
-The dimensions that make up one element (a vector, a tile, a parameter entry) stay whole. Neighbouring dimensions count
-as one where the inner one is whole on both sides, so dense boxes stay single transfers.
+The dimensions that make up one element (a vector, a tile, a parameter entry) stay whole. Two neighbouring dimensions
+count as one if the copy covers the whole inner dimension of both buffers, so dense boxes stay single transfers.
 """
 
 from __future__ import annotations

@@ -26,8 +26,8 @@ REGISTERS = 4096
 
 
 def sum_in_blocks(program: Program, *, within: Callable[[For], bool] | None = None) -> Program:
-    """Turns float sums of more than `LONGEST` terms in a row into sums of partial sums: of at most `BLOCK_TERMS` terms,
-    or of one iteration of a loop with more terms inside.
+    """Splits each float sum of more than `LONGEST` terms in a row into partial sums. A partial sum has at most
+    `BLOCK_TERMS` terms, or the terms of one loop iteration if these are more.
 
     rewrite:
                                                    for k.block in range(16):

@@ -1,7 +1,7 @@
-"""Decisions of quantization for each layer, and the quantized model that follows from them.
+"""Decisions of quantization for each layer, and the quantized model that results from them.
 
-A layer stays float, or computes on integers. Activations are symmetric int8 or uint8 with a zero point, with one type
-for each group of tensors that share a scale; weights have one scale per output channel, or one per tensor.
+A layer stays float, or computes on integers. Activations are symmetric int8, or uint8 with a zero point; tensors that
+share a scale have the same type. Weights have one scale per output channel, or one per tensor.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ class Layer:
     """A node whose quantization the user or a search can decide. `tensor`: the node's result; `group`: the name of the
     group of tensors that share the result's scale; `weighted`: whether the node has weights.
 
-    A quantized tensor that no such node computes (for example an input of the model) is also listed as a layer, with
-    `operator` "". Only its type can be decided.
+    A quantized tensor may also be computed by no layer, such as an input of the model. It is then listed as a layer of
+    its own, with `operator` ""; only its type can be decided.
     """
 
     name: str
@@ -39,8 +39,8 @@ class Layer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decisions:
-    """Decisions for all layers. `floats`: names of layers that stay float; `symmetric`: groups of tensors that are int8
-    instead of uint8; `per_tensor`: layers whose weights have a single scale.
+    """Decisions for all layers. `floats`: names of layers that stay float. `symmetric`: names of groups of tensors that
+    are int8 instead of uint8. `per_tensor`: names of layers whose weights have a single scale.
     """
 
     floats: frozenset[str] = field(default_factory=frozenset[str])
@@ -59,8 +59,8 @@ class Decisions:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Calibrated:
-    """A calibrated model. It has the plan with every possible layer on integers and, for each type of activations, the
-    quantization of each tensor.
+    """A calibrated model. It has the plan in which every possible layer computes on integers. For both types of
+    activations it has the quantization of each tensor.
     """
 
     model: FloatModel
@@ -80,7 +80,7 @@ class Calibrated:
 
     def grids_of(self, decisions: Decisions) -> dict[str, Quantization]:
         """The quantization of every tensor under these decisions, by tensor name. Tensors that share a scale in the
-        original plan have the same range, also where a layer that stays float now separates them.
+        original plan keep the same range, even if a layer that stays float now separates them.
         """
         return {
             name: self.grids["int8" if group in decisions.symmetric else "uint8"][name]
@@ -88,8 +88,8 @@ class Calibrated:
         }
 
     def canonical(self, decisions: Decisions) -> Decisions:
-        """Removes decisions that have no effect. An example is an addition that stays float between layers on integers:
-        its inputs and its output are rounded in either case.
+        """Removes decisions that have no effect. For example, "float" has no effect for an addition between layers on
+        integers, because its inputs and its output are rounded in any case.
         """
         floats = decisions.floats
         while idle := self._without_effect(plan := self.plan_of(replace(decisions, floats=floats)), floats):
@@ -100,8 +100,9 @@ class Calibrated:
         )
 
     def _without_effect(self, plan: Plan, floats: Collection[str]) -> set[str]:
-        """Names of the layers in `floats`, which `plan` computes in float, that could compute on integers with the same
-        result: they have no weights, and all their producers and readers compute on integers.
+        """Names of layers in `floats` for which the decision makes no difference: on integers they would have the same
+        result. They have no weights, and all nodes before and after them compute on integers. `plan` computes all of
+        `floats` in float.
         """
         rounded, kept = set(self.model.constants), set(self.model.outputs)
         for node in reversed(self.model.nodes):
@@ -119,8 +120,8 @@ class Calibrated:
         }
 
     def write(self, decisions: Decisions) -> QuantizedModel:
-        """The model in QDQ form. Raises ModelError if no product computes on integers, and ScaleError as `write_qdq`
-        does.
+        """Writes the model in QDQ form under these decisions. Raises ModelError if no product computes on integers, and
+        ScaleError if a product of scales is not finite in float32.
         """
         plan = self.plan_of(decisions)
         check_products(self.model, plan)
@@ -132,14 +133,14 @@ def check_products(model: FloatModel, plan: Plan) -> None:
     """Raises ModelError if no product with weights computes on integers."""
     if not any(plan.has_weights(node) for node, _ in plan.layers):
         raise ModelError(
-            f"{model.source}: there is no layer to quantize; needed is at least one of {', '.join(sorted(PRODUCTS))} "
-            "of float32 with constant weights"
+            f"{model.source}: there is no layer to quantize: the model needs at least one float32 operator with "
+            f"constant weights, of {', '.join(sorted(PRODUCTS))}"
         )
 
 
 def layers_of(plan: Plan) -> tuple[Layer, ...]:
-    """The layers of a plan in the order of the model; before them the groups of tensors whose scale no layer
-    determines, such as the model's inputs.
+    """The layers of a plan in the order of the model. Groups of tensors whose scale no layer determines, such as the
+    model's inputs, come first.
     """
     layers = tuple(
         Layer(
@@ -172,17 +173,16 @@ def uniform(layers: Iterable[Layer], activations: ActivationType, *, per_channel
 
 _OPPOSITES = {"u8": "s8", "per-channel": "per-tensor", "float": "quantized"}
 WORDS = (*_OPPOSITES, *_OPPOSITES.values())
-"""The words by which users decide on a layer: "u8" or "s8" (type of activations), "per-channel" or "per-tensor" (weight
-scales), "float" or "quantized".
+"""The words with which users decide on a layer: "u8" or "s8" (type of activations), "per-channel" or "per-tensor"
+(weight scales), "float" or "quantized".
 """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fixed:
     """The user's decisions (`chosen`), which the search for better decisions must not change. The other fields say what
-    the user decided: `places` names the layers for which the user chose float or integers, `groups` the groups of
-    tensors for which the user chose int8 or uint8, and `weights` the layers for which the user chose the kind of weight
-    scales.
+    the user has decided. `places`: layers that must be float, or must be on integers. `groups`: groups of tensors that
+    must be int8, or must be uint8. `weights`: layers whose kind of weight scales is decided.
     """
 
     chosen: Decisions = field(default_factory=Decisions)
@@ -191,7 +191,7 @@ class Fixed:
     weights: frozenset[str] = field(default_factory=frozenset[str])
 
     def over(self, decisions: Decisions) -> Decisions:
-        """`decisions`, overridden where the user decided."""
+        """Returns `decisions`, with the user's decision for everything that the user has decided."""
         chosen = self.chosen
         return Decisions(
             floats=(decisions.floats - self.places) | chosen.floats,
@@ -223,16 +223,17 @@ def fix(source: str, layers: Sequence[Layer], choices: Mapping[str, Collection[s
                 raise UserError(f'layer "{name}" cannot be both {word} and {other}')
         if "float" in given and given != {"float"}:
             raise UserError(
-                f'layer "{name}" stays float, but {min(given - {"float"})} is for quantized layers; give one of them'
+                f'layer "{name}" cannot be both float and {min(given - {"float"})}, which is for quantized layers; '
+                "give one of the two"
             )
         if not layer.operator and given & {"float", "quantized"}:
             raise UserError(
-                f'"{name}" is an input or a constant of the model, so its only choices are u8 and s8; for others name '
-                "the layers that read it"
+                f'"{name}" is an input or a constant of the model, so its only choices are u8 and s8; for the '
+                "other choices name the layers that read it"
             )
-        if not layer.weighted and given & {"per-channel", "per-tensor"}:
+        if not layer.weighted and (scales := given & {"per-channel", "per-tensor"}):
             raise UserError(
-                f'layer "{name}" ({layer.operator or "input"}) has no weights, so its only choices are u8 and s8'
+                f'layer "{name}" ({layer.operator or "input"}) has no weights to scale {min(scales)}; leave this out'
             )
         for word in given & {"u8", "s8"}:
             before, first = types.setdefault(layer.group, (word, name))

@@ -10,8 +10,8 @@ import numpy as np
 
 @dataclass(slots=True, kw_only=True)
 class Error:
-    """Errors of a quantized tensor: sums and maxima over pairs of an element `a` of the float tensor and the same
-    element `b` of the quantized model's tensor.
+    """Errors of a quantized tensor: sums and maxima over all pairs (a, b). Here `a` is an element of the float model's
+    tensor, and `b` is the same element of the quantized model's tensor.
     """
 
     signal: float = 0.0
@@ -22,8 +22,8 @@ class Error:
     rows_agreeing: int = 0
 
     def add(self, expected: np.ndarray, got: np.ndarray) -> None:
-        """Includes the errors of one more sample or batch, two float32 arrays of equal shape (N, ...): `expected` is
-        the float model's tensor, `got` the quantized model's.
+        """Includes the errors of one more sample or batch. `expected` is the float model's tensor and `got` the
+        quantized model's tensor: float32 arrays of equal shape (N, ...).
         """
         if not expected.size:
             return

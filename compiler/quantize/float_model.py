@@ -1,6 +1,4 @@
-"""A float32 model in the form that the rewrites of quantization change: its nodes and constants can be replaced. Errors
-about nodes name the node.
-"""
+"""A float32 model whose nodes and constants can be replaced by the rewrites of quantization. Errors name the node."""
 
 from __future__ import annotations
 
@@ -30,7 +28,8 @@ INTEGER_OPERATORS = frozenset([*QUANTIZED, "DynamicQuantizeLinear", "ConvInteger
 class FloatModel(NodeErrors):
     """A model in parts: `header` has its inputs, outputs and operator sets, the other fields its nodes and constants.
 
-    All `nodes` have names. `types`: ONNX's element types of activations by name. `static_shapes`: known shapes by name.
+    All `nodes` have names. `types`: ONNX's element type of each activation, by tensor name. `static_shapes`: known
+    shapes, by tensor name.
     """
 
     header: onnx.ModelProto
@@ -63,7 +62,7 @@ class FloatModel(NodeErrors):
         return {name: node for node in self.nodes for name in node.output if name}
 
     def is_float(self, name: str) -> bool:
-        """Whether `name` belongs to a float32 activation, that is, to no constant and no tensor of another type."""
+        """Whether `name` belongs to a float32 activation. Constants and tensors of other types are none."""
         return name not in self.constants and self.types.get(name) == onnx.TensorProto.FLOAT
 
     def float_constant(self, name: str) -> np.ndarray | None:
@@ -82,8 +81,8 @@ class FloatModel(NodeErrors):
         return unique
 
     def array(self, node: OnnxNode, index: int, description: str) -> np.ndarray | None:
-        """The value of a constant input, None if it is left out. Raises NodeError if the input is not constant, and
-        calls it `description`.
+        """The value of a constant input, None if it is left out. Raises NodeError if the input is not constant; the
+        message calls the input `description`.
         """
         if index >= len(node.inputs) or not node.inputs[index]:
             return None
@@ -166,10 +165,10 @@ def assemble(
     *,
     outputs: Sequence[str] | None = None,
 ) -> onnx.ModelProto:
-    """Builds a model from nodes and initializers, with the inputs of `header`. Its outputs are the float32 tensors
-    `outputs`, by default those of `header`.
+    """Builds a model from nodes and initializers, with the inputs of `header`. The model's outputs are the float32
+    tensors `outputs`; by default they are the outputs of `header`.
 
-    Initializers that no node reads and that are no outputs are left out.
+    An initializer is left out if no node reads it and it is no output.
     """
     model = onnx.ModelProto()
     model.CopyFrom(header)
@@ -191,8 +190,8 @@ def constant_protos(constants: Mapping[str, np.ndarray]) -> list[onnx.TensorProt
 
 
 def _constant_outputs(model: FloatModel, node: OnnxNode, opset: int) -> dict[str, np.ndarray] | None:
-    """Values of all outputs of a node that depends on no input of the model. None for other nodes, for nodes with
-    random results or subgraphs, and for nodes that compute outputs of the model.
+    """Values, by output name, of all outputs of a node that depends on no input of the model. Returns None for other
+    nodes, for nodes with random results or with subgraphs, and for nodes that compute an output of the model.
     """
     if node.domain not in ("", "ai.onnx") or any(attribute.g.node for attribute in node.proto.attribute):
         return None

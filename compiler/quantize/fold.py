@@ -1,5 +1,5 @@
-"""Rewrites of a float model that leave fewer tensors to quantize; each changes the model in place, but not its
-function.
+"""Rewrites of a float model after which fewer tensors need to be quantized. Each changes the model in place; the model
+computes the same function.
 
 Normalizations and additions of constants become weights and biases; a Pad with zeros before a convolution becomes pads
 of the convolution; a mean over all rows and columns becomes a GlobalAveragePool; an Einsum that is a matrix product
@@ -42,8 +42,8 @@ def weight_axis(node: OnnxNode) -> int:
 
 
 def skip_identities(model: FloatModel) -> None:
-    """Removes Identity nodes, and Dropout nodes whose mask is not read; nodes that read the output of a removed node
-    read the removed node's input instead.
+    """Removes Identity nodes, and Dropout nodes whose mask is not read. Nodes that read the output of a removed node
+    now read its input.
     """
     inside = {
         name for node in model.nodes for name in set(names_read(node)) - set(node.input)
@@ -70,7 +70,7 @@ def _only_scales_in_training(model: FloatModel, node: onnx.NodeProto) -> bool:
 
 
 def fold_pads(model: FloatModel) -> None:
-    """Folds a Pad that adds zeros to spatial dimensions into the pads of the Conv that is the Pad's only reader."""
+    """Folds a Pad with zeros along spatial dimensions into the pads of a Conv. The Conv must be its only reader."""
     uses, producers = model.uses(), model.producers()
     for node in list(model.nodes):
         before = producers.get(node.input[0]) if node.op_type == "Conv" else None
@@ -93,8 +93,8 @@ def fold_pads(model: FloatModel) -> None:
 
 
 def _zero_pads(model: FloatModel, pad: OnnxNode) -> tuple[int, ...] | None:
-    """The constant pads of a Pad that pads with zeros: of all axes at the begin, then at the end. None for any other
-    Pad.
+    """The constant pads of a Pad with zeros: first the pads at the beginning of all axes, then those at the end.
+    Returns None for any other Pad.
     """
     if pad.text("mode", "constant") != "constant" or len(pad.inputs) > 3:
         return None
@@ -107,8 +107,8 @@ def _zero_pads(model: FloatModel, pad: OnnxNode) -> tuple[int, ...] | None:
 
 
 def name_global_pools(model: FloatModel) -> None:
-    """Replaces ReduceMean over H and W of (N, C, H, W) by GlobalAveragePool, followed by Flatten if the mean drops the
-    axes.
+    """Replaces ReduceMean over H and W of (N, C, H, W) by GlobalAveragePool. If the ReduceMean removes the axes, a
+    Flatten follows.
     """
     nodes: list[onnx.NodeProto] = []
     for proto in model.nodes:
@@ -157,8 +157,9 @@ def fold_gemm_factors(model: FloatModel) -> None:
 
 
 def fold_biases(model: FloatModel) -> None:
-    """Folds an Add of one constant for each channel into the bias of the product (Conv, ConvTranspose, Gemm or MatMul)
-    before it, if the product has no bias and no other reader. A Transpose between the two is allowed.
+    """Folds an Add of a constant, with one value for each channel, into the bias of the product (Conv, ConvTranspose,
+    Gemm or MatMul) before the Add. The product must have no bias and no other reader. A Transpose between the two is
+    allowed.
     """
     uses, producers = model.uses(), model.producers()
     for node in list(model.nodes):
@@ -240,8 +241,9 @@ def _channels(model: FloatModel, proto: onnx.NodeProto) -> int:
 
 
 def _refold(model: FloatModel, proto: onnx.NodeProto, factor: np.ndarray, shift: np.ndarray) -> None:
-    """Multiplies the result of the product node `proto` by `factor` and adds `shift` (float64, one value per channel
-    each): folds both into new weights and bias, which are rounded once.
+    """Folds `factor` and `shift` into the weights and bias of the product node `proto`, so that its result is
+    multiplied by `factor` and `shift` is added to it. Both are float64 with one value per channel. New weights and bias
+    are rounded once.
     """
     node = read_node(proto, 0)
     weight = model.constants[proto.input[1]].astype(np.float64)
@@ -270,8 +272,8 @@ def _refold(model: FloatModel, proto: onnx.NodeProto, factor: np.ndarray, shift:
 def _take_over(
     model: FloatModel, product: onnx.NodeProto, last: onnx.NodeProto, producers: dict[str, onnx.NodeProto]
 ) -> None:
-    """Removes the node `last`, which was folded into the earlier node `product`; `product`, or a Transpose of its
-    result, computes the output of `last` instead. Updates `producers`, the nodes by output.
+    """Removes the node `last` after it was folded into the earlier node `product`. The output of `last` is now computed
+    by `product`, or by a Transpose of the product's result. Updates `producers`, the nodes by output.
     """
     del producers[product.output[0]]
     product.output[0] = last.output[0]

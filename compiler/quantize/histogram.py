@@ -1,4 +1,5 @@
-"""Chooses the range of a tensor to quantize from its values on calibration data. There are three methods:
+"""Chooses the range in which a tensor is quantized, from the tensor's values on calibration data. There are three
+methods:
 
 minmax      takes the range from the least to the greatest value
 percentile  takes a range that leaves out a given fraction of the values, half of them at either end
@@ -24,8 +25,9 @@ Range = tuple[float, float]
 
 BINS = 2048
 COARSE, FINE = 24, 12
-"""Numbers of steps in the search for an end of a range: over the whole range, and then around the best coarse
-candidate."""
+"""The search for an end of a range tries the ends of COARSE steps over the whole range, then the ends of FINE steps
+around the best of them.
+"""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -42,7 +44,7 @@ class Histogram:
         return cls(low=low, high=high, counts=np.zeros(BINS, np.int64))
 
     def add(self, values: NDArray[np.float32]) -> None:
-        """Counts `values`; a value outside of the range counts in the bin at its end."""
+        """Counts `values`. A value outside of the range is counted in the first or the last bin."""
         width = (self.high - self.low) / BINS
         if width <= 0.0:
             self.counts[0] += values.size
@@ -51,7 +53,9 @@ class Histogram:
         self.counts += np.bincount(np.clip(places, 0, BINS - 1).astype(np.int64), minlength=BINS)
 
     def values(self) -> NDArray[np.float64]:
-        """One value for each bin: its middle, but 0 for the bin that contains 0, since a ReLU leaves many zeros."""
+        """The value that stands for each bin: the bin's middle. For the bin that contains 0 it is 0, since a ReLU gives
+        many zeros.
+        """
         edges = np.linspace(self.low, self.high, BINS + 1)
         middles = (edges[:-1] + edges[1:]) / 2
         if self.low <= 0.0 <= self.high:
@@ -62,8 +66,8 @@ class Histogram:
 def choose_range(
     histogram: Histogram, method: Method, dtype: ActivationType, *, percentile: float = 99.99
 ) -> Range:
-    """Chooses the range of numbers that `dtype` will represent, for a tensor whose values on calibration data are in
-    `histogram`. `percentile`: for the method "percentile", the percentage of the values that are inside the range.
+    """Chooses the range of numbers that `dtype` will represent, for one tensor. `histogram`: the tensor's values on
+    calibration data. `percentile`: for the method "percentile", the percentage of the values that are inside the range.
     """
     full = (histogram.low, histogram.high)
     if histogram.high <= histogram.low:
@@ -90,8 +94,9 @@ def _percentile(histogram: Histogram, percentile: float) -> Range:
 
 def _least_error(histogram: Histogram, dtype: ActivationType) -> Range:
     """The range with the least square error after quantization to `dtype`. The search shrinks the two ends of the range
-    in turn, each of them twice; for int8, whose range is symmetric, it shrinks both ends together. Of two candidates of
-    the coarse grid with equal errors, the larger range is taken."""
+    in turn, twice each. For int8, whose range is symmetric, it shrinks both ends together. If two candidates of the
+    coarse grid have equal errors, the larger range is taken.
+    """
     values, low, high = histogram.values(), min(histogram.low, 0.0), max(histogram.high, 0.0)
     used = histogram.counts > 0
     values, weights = values[used], histogram.counts[used].astype(np.float64)
@@ -117,7 +122,9 @@ def _least_error(histogram: Histogram, dtype: ActivationType) -> Range:
 
 
 def _least(error) -> float:
-    """The fraction in (0, 1] with the least `error(fraction)`, on a coarse grid and then on a fine one."""
+    """The fraction in (0, 1] with the least `error(fraction)`. The search tries a coarse grid of fractions, then a fine
+    grid around the best of them.
+    """
     step = 1.0 / COARSE
     grid = [1.0 - step * number for number in range(COARSE)]
     best = min(grid, key=error)

@@ -2,8 +2,8 @@
 
     match: ReduceMean(Pow(y, 2)) + epsilon -> Sqrt -> Div or Reciprocal and Mul with y [-> Mul gain] [-> Add offset]
 
-where y is the tensor x itself or x minus its mean, Sub(x, ReduceMean(x)). Only x and the result are quantized, and no
-tensor in between: 8 bits are too few for a mean of squares.
+where y is the tensor x itself, or x minus its mean: Sub(x, ReduceMean(x)). Only x and the result are quantized. The
+tensors in between are not, because 8 bits are too few for a mean of squares.
 """
 
 from __future__ import annotations
@@ -77,9 +77,8 @@ class _Matcher:
         return node.op_type == "Pow" and self._number(node.input[1]) == 2
 
     def _root(self, name: str, nodes: list[onnx.NodeProto]) -> tuple[str, bool] | None:
-        """Looks for nodes that compute the square root of `name`, a tensor with means of squares, or the inverse of the
-        root. Returns (name of the tensor that holds the result, whether the result is the inverse), or None if there
-        are no such nodes.
+        """Looks for nodes that compute a square root, or the inverse of a square root, of the tensor `name`, which has
+        means of squares. Returns (name of the result, whether it is the inverse), or None if there are no such nodes.
 
         Appends the matched nodes to `nodes`.
         """

@@ -24,7 +24,9 @@ models.
 
 
 def prepare_outputs(model: FloatModel, names: Sequence[str], prepare: Prepare) -> Run:
-    """A `Run` that computes the tensors `names` of the float model; inputs among them are passed through."""
+    """A function (`Run`) that computes the tensors `names` of the float model from the model's inputs. If `names`
+    contains inputs of the model, the function returns their values unchanged.
+    """
     given = {info.name for info in model.inputs}
     computed = [name for name in names if name not in given]
     if not computed:
@@ -48,12 +50,13 @@ def calibrate(
     percentile: float,
     advance: Callable[[], None] = lambda: None,
 ) -> dict[ActivationType, dict[str, Quantization]]:
-    """The quantization of every tensor and constant of the plan, in each of `dtypes`.
+    """The quantization of every tensor and constant of the plan, in each of `dtypes`: by type, then by name of the
+    tensor or constant.
 
-    `run` computes all of the plan's tensors; `advance` is called after each run. `method`, `percentile`: as in
-    `choose_range`. Tensors that share a scale have one range. Outputs of the model, and constants, keep their whole
-    range with any method, since the largest values of an output matter most. Raises ModelError if the model computes
-    NaN or infinities.
+    `run` computes all tensors of the plan; `advance` is called after each run. `method`, `percentile`: as in
+    `choose_range`. Tensors that share a scale have one range. For outputs of the model (their largest values matter
+    most) and for constants, every method takes the whole range. Raises ModelError if the model computes NaN or
+    infinities.
     """
     names = [name for name in plan.scale_of if name not in model.constants]
     ranges: dict[str, Range] = {}

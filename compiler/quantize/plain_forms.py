@@ -1,5 +1,5 @@
-"""Rewrites operators that quantization does not support: Einsums that are matrix products become MatMuls, sums divided
-by their number of terms become ReduceMeans, max-pools over many axes become max-pools of images.
+"""Rewrites operators that quantization does not support. An Einsum that is a matrix product becomes a MatMul; a sum
+divided by its number of terms becomes a ReduceMean; a max-pool over many axes becomes a max-pool of images.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ MEAN_READS_AXES = 18
 
 
 def name_matrix_products(model: FloatModel) -> None:
-    """Replaces each Einsum that is a matrix product by a MatMul, with Transposes where the order of axes differs. Such
-    an Einsum sums over one axis that both inputs have, and one axis belongs to the second input alone (d and e in
-    "btd,de->bte", d and k in "bqhd,bkhd->bhqk").
+    """Replaces each Einsum that is a matrix product by a MatMul; Transposes are added where the order of axes differs.
+    Such an Einsum sums over one axis that both inputs have, and the second input has one axis that the first input
+    lacks. In "btd,de->bte" these axes are d and e, in "bqhd,bkhd->bhqk" d and k.
     """
     nodes: list[onnx.NodeProto] = []
     for proto in model.nodes:
@@ -33,8 +33,8 @@ def name_matrix_products(model: FloatModel) -> None:
 
 
 def name_means(model: FloatModel) -> None:
-    """Finds sums that are divided by their number of terms (a ReduceSum followed by a Div), and replaces each pair of
-    nodes by a ReduceMean, if no other node reads the sums.
+    """Replaces sums that are divided by their number of terms, a ReduceSum followed by a Div, by a ReduceMean. No other
+    node may read the sums.
     """
     uses, producers = model.uses(), model.producers()
     for node in list(model.nodes):
@@ -57,9 +57,9 @@ def name_means(model: FloatModel) -> None:
 
 
 def flatten_pools(model: FloatModel) -> None:
-    """Replaces each MaxPool over three or more axes by a MaxPool of images between transpositions. Along all axes but
-    two the pool must have a window and a stride of 1, and no pads. Exported JAX pools have windows over all axes of an
-    array.
+    """Replaces each MaxPool over three or more axes by a MaxPool of images between transpositions. This is possible if
+    the window and stride are 1 and there are no pads along all axes but two. (In exported JAX models, pools have
+    windows over all axes of an array.)
     """
     nodes: list[onnx.NodeProto] = []
     for proto in model.nodes:
@@ -69,8 +69,8 @@ def flatten_pools(model: FloatModel) -> None:
 
 
 def _pool_order(model: FloatModel, proto: onnx.NodeProto) -> list[int] | None:
-    """The axes of a MaxPool's input in the order in which `_image_pool` needs them: the two axes that become the rows
-    and columns of images are last. None for a MaxPool that is not replaced.
+    """The order of a MaxPool's input axes that `_image_pool` needs: the two axes that become the rows and columns of
+    images are last. Returns None for a MaxPool that is not replaced.
     """
     shape, made = (model.static_shapes.get(name) for name in (proto.input[0], proto.output[0]))
     node = read_node(proto, 0)
@@ -95,8 +95,8 @@ def _pool_order(model: FloatModel, proto: onnx.NodeProto) -> list[int] | None:
 
 
 def _image_pool(model: FloatModel, proto: onnx.NodeProto, order: list[int]) -> list[onnx.NodeProto]:
-    """The nodes that replace a MaxPool: a transposition of the axes to `order`, a Reshape that joins all axes but the
-    last three, a MaxPool of images, and the reverse Reshape and transposition.
+    """The nodes that replace a MaxPool. They transpose the axes to `order`, join all axes but the last three by a
+    Reshape, apply a MaxPool of images, and reverse the Reshape and the transposition.
     """
     node, nodes = read_node(proto, 0), list[onnx.NodeProto]()
     given, made = model.static_shapes[proto.input[0]], model.static_shapes[proto.output[0]]
@@ -168,7 +168,9 @@ def _product(model: FloatModel, proto: onnx.NodeProto) -> _Product | None:
 
 
 def _matmul(model: FloatModel, proto: onnx.NodeProto, product: _Product) -> list[onnx.NodeProto]:
-    """The nodes that replace an Einsum: a MatMul, and a Transpose of each tensor whose order of axes differs."""
+    """The nodes that replace an Einsum: a MatMul, and a Transpose for each tensor whose axes MatMul requires in another
+    order.
+    """
     (left, right, result), (wanted_left, wanted_right, made) = product.given, product.wanted
     nodes: list[onnx.NodeProto] = []
     operands = [

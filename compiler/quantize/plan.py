@@ -1,21 +1,20 @@
 """The plan of quantization: the nodes that compute on integers, and the tensors that share one scale.
 
 Products with constant weights (Conv, ConvTranspose, Gemm, MatMul) always compute on integers. Operators of `POINTWISE`,
-`POOLS` and `SAME_SCALE` compute on integers if all their operands are quantized already, or are inputs of the model.
-Therefore an operator that reads the result of a float operator (a normalization written as sums and powers, for
-example) stays float, too.
+`POOLS` and `SAME_SCALE` compute on integers if each operand is already quantized or is an input of the model. Therefore
+an operator that reads the result of a float operator stays float, too.
 
-A Relu or Clip that is the only reader of an operator is fused with it: only the clamp's result is quantized, as in ONNX
-Runtime's static quantizer.
+If a Relu or Clip is the only reader of an operator's result, it is fused with the operator. Only the result of the Relu
+or Clip is quantized, as in ONNX Runtime's static quantizer.
 
 With `whole` (for accelerators with the extensions for transformers) more operators compute on integers: functions of
 one tensor, `ROWS` (Softmax and normalizations), `REDUCTIONS`, `MOVED` and products of two activations. If a product
 reads a float tensor, this tensor is quantized for all its readers; otherwise all sums that begin with a looked-up
-embedding would stay float. A function written as several nodes, such as x times sigmoid, and a normalization (`norms`)
-are quantized at their result only. Scores to which a mask is added stay float.
+embedding would stay float. For a function written as several nodes, such as x times sigmoid, only the result is
+quantized, and so for a normalization (`norms`). Scores to which a mask is added stay float.
 
-The caller may choose layers that stay float, with the clamps that are fused with them. Their results are treated as
-inputs of the model: a reader on integers quantizes them.
+The caller may choose layers that stay float; a fused clamp then stays float, too. The results of these layers are
+treated as inputs of the model: a reader that computes on integers quantizes them.
 """
 
 from __future__ import annotations
@@ -38,23 +37,23 @@ POOLS = frozenset(["AveragePool", "GlobalAveragePool"])
 CLAMPS = frozenset(["Relu", "Clip"])
 LOOK_UPS = frozenset(["Gather", "GatherElements"])
 HIDDEN = 1e4
-"""A tensor added to scores counts as a mask if its least element is at most the negative of this number: 8 bits cannot
-represent both the scores and such an element.
+"""A tensor that is added to scores counts as a mask if its least element is at most minus this number. (8 bits cannot
+represent both the scores and such an element.)
 """
 ROWS = frozenset(["Softmax", "LayerNormalization", "RMSNormalization"])
 VIEWS = frozenset(
     ["Reshape", "Flatten", "Squeeze", "Unsqueeze", "Transpose", "Identity", "Dropout", "Expand"]
 )
-"""Operators that only move values. On float tensors they stay float, even if the reader of their result computes on
+"""Operators that only move values. If they read float tensors they stay float, even if the next operator computes on
 integers.
 """
 SAME_SCALE = VIEWS | frozenset(
     ["MaxPool", "GlobalMaxPool", "Concat", "Pad", "Slice", "Split", "Gather", "DepthToSpace", "SpaceToDepth"]
 )
-"""Operators whose outputs hold values of their inputs: all of them share one scale."""
+"""Operators whose outputs consist of values of their inputs, so that inputs and outputs share one scale."""
 MOVED = frozenset(["Resize", "ReduceMax", "ReduceMin", "GatherND", "GatherElements"])
-"""Operators that compute on integers only with the option `whole` of `plan_quantization`. Their outputs hold values of
-the inputs, or values between them.
+"""Operators that compute on integers only with the option `whole` of `plan_quantization`. Each element of their outputs
+is an element of the inputs, or lies between elements of the inputs.
 """
 REDUCTIONS = frozenset(
     ["ReduceMean", "ReduceSum", "ReduceL1", "ReduceL2", "InstanceNormalization", "PRelu", "Div"]
@@ -69,12 +68,12 @@ class Plan:
     """A plan that says which nodes of a model compute on quantized tensors. Nodes are identified by the name of their
     first output.
 
-    `nodes`: the nodes that compute on quantized tensors. `operands`: for each of these nodes, the inputs that are
+    `nodes`: the nodes that compute on quantized tensors. `operands`: for each node of `nodes`, the inputs that are
     quantized as activations. `weighted`: the nodes with constant weights. `scale_of` maps each quantized tensor or
-    constant operand to the tensor whose scale it shares. `fused`: for each output that is not quantized, because the
-    node is computed together with a following clamp or function, the output of the following node. `layers`: pairs of a
-    node and the tensor at which its result is quantized; nodes of `SAME_SCALE`, and nodes that are part of another
-    layer, are left out. `whole`: the option of `plan_quantization`.
+    constant operand to the tensor whose scale it shares. `fused`: some nodes are computed together with a following
+    clamp or function, so that their output is not quantized; this maps their output to the output of the following
+    node. `layers`: pairs of a node and the tensor at which its result is quantized. Nodes of `SAME_SCALE`, and nodes
+    that are part of another layer, are left out. `whole`: the option of `plan_quantization`.
     """
 
     nodes: frozenset[str]
@@ -94,8 +93,8 @@ class Plan:
         return node.output[0] in self.weighted
 
     def behind_clamps(self, name: str) -> str:
-        """The tensor at which the result `name` is quantized: the result of the last clamp or function that is fused
-        with the node of `name`, or `name` itself.
+        """The tensor at which the result `name` is quantized. If clamps or functions are fused with the node of `name`,
+        this is the result of the last of them, else `name` itself.
         """
         while name in self.fused:
             name = self.fused[name]
@@ -213,8 +212,8 @@ def plan_quantization(model: FloatModel, floats: Collection[str] = (), *, whole:
 
 
 def _is_part(node: onnx.NodeProto, functions: Collection[str], fused: Mapping[str, str]) -> bool:
-    """Whether a node belongs to the layer of another node, because it is a clamp fused with its producer, or a node of
-    a function before the last one. `functions`: results of nodes that compute functions.
+    """Whether a node belongs to the layer of another node: it is a clamp that is fused with the node before it, or a
+    node of a function other than the function's last node. `functions`: results of nodes that compute functions.
     """
     if node.output[0] in functions:
         return node.output[0] in fused
@@ -222,10 +221,10 @@ def _is_part(node: onnx.NodeProto, functions: Collection[str], fused: Mapping[st
 
 
 def computed_beside(model: FloatModel) -> frozenset[str]:
-    """Names of the float tensors that are computed from integer inputs alone, without any product or embedding: for
-    example, the sines of positions in a rotary embedding.
+    """Names of the float tensors that are computed from integer inputs alone, without any product or embedding. An
+    example are the sines of positions in a rotary embedding.
 
-    They are quantized only if an Add or Mul combines them with a quantized tensor.
+    Such a tensor is quantized only if an Add or Mul combines it with a quantized tensor.
     """
     integers = {info.name for info in model.inputs if not model.is_float(info.name)}
     for node in model.nodes:
@@ -236,12 +235,13 @@ def computed_beside(model: FloatModel) -> frozenset[str]:
 
 
 def masked_sums(model: FloatModel) -> frozenset[str]:
-    """Names of the masked scores: results of Adds that only Softmax reads, where one operand is a mask. A mask is an
-    input of the model or a computed tensor that depends on no product, or a constant tensor whose least element is at
-    most -`HIDDEN`.
+    """Names of the masked scores. These are results of Adds that only Softmax reads, with a mask as one operand. A mask
+    is an input of the model, a computed tensor that depends on no product, or a constant tensor whose least element is
+    at most -`HIDDEN`.
 
-    Masked scores stay float with their Softmax; accelerators with the extension `rows` compute Softmax and mask
-    together."""
+    Masked scores and their Softmax stay float; accelerators with the extension `rows` compute Softmax and mask
+    together.
+    """
     producers, uses = model.producers(), model.uses()
     softmaxes: Counter[str] = Counter(
         node.input[0] for node in model.nodes if node.op_type == "Softmax" and node.input
@@ -272,7 +272,7 @@ def operands(model: FloatModel, node: onnx.NodeProto) -> list[str]:
 
 
 def function_root(model: FloatModel, node: onnx.NodeProto, roots: Mapping[str, str]) -> str | None:
-    """The tensor x if a node's result is an element-wise function of x and scalar constants; None for other nodes.
+    """If a node's result is an element-wise function of a tensor x and scalar constants, returns x; else None.
 
     `roots` maps the result of each earlier function with a single reader to the function's x, so that functions
     compose. An operator of `MERGED_INTO_FUNCTIONS` counts as a function only if it reads the result of another

@@ -25,8 +25,9 @@ from .write_qdq import QuantizedModel
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recipe:
-    """Options of quantization. `activations`: their type; `method` and `percentile`: how calibration chooses ranges
-    (`histogram`); `per_channel`: weights have one scale for each channel instead of one scale in all.
+    """Options of quantization. `activations`: the integer type of activations; `method` and `percentile`: how
+    calibration chooses ranges (`histogram`); `per_channel`: weights have one scale for each channel, not one scale in
+    all.
 
     `whole`: quantize functions, softmax, normalizations and products of two activations too. Raises UserError for a
     percentile that is not from `LEAST_PERCENTILE` to 100.
@@ -41,7 +42,7 @@ class Recipe:
     def __post_init__(self) -> None:
         if not LEAST_PERCENTILE <= self.percentile <= 100:
             raise UserError(
-                f"percentile={self.percentile:g} is not the percentage of values in a range; give a number from "
+                f"percentile={self.percentile:g}: give the percentage of values that a range contains, from "
                 f"{LEAST_PERCENTILE:g} to 100"
             )
 
@@ -91,12 +92,12 @@ def quantize_model(
     choices: Mapping[str, Collection[str]] | None = None,
     advance: Callable[[], None] = lambda: None,
 ) -> Quantized:
-    """Quantizes a model that `read_model` returned, with scales from `samples`: the model's inputs by name, one mapping
-    for each run.
+    """Quantizes a model that `read_model` returned. `samples` has the model's inputs by name, one mapping for each run;
+    scales are chosen from the values in these runs.
 
     `prepare` makes a float model ready to run. `choices`: decisions for single layers (`decisions.fix`). `advance` is
-    called after each of the `runs_needed` runs. Raises ModelError for a model in which there is no product to quantize,
-    or that computes NaN or infinities from the samples; ScaleError for scales that float32 cannot represent.
+    called after each of the `runs_needed` runs. Raises ModelError if there is no product to quantize, or if the model
+    computes NaN or infinities from the samples. Raises ScaleError for scales that float32 cannot represent.
     """
     plan = plan_quantization(model, whole=recipe.whole)
     check_products(model, plan)
@@ -141,7 +142,8 @@ def calibrate_model(
     from the values.
 
     `prepare` compiles the float model; `advance` is called after each run on a sample. Returns the model with its
-    scales, and the `Run` that computes in float32 the quantized tensors and the model's float outputs.
+    scales, and a `Run`. The `Run` computes the values of all quantized tensors, and the model's float outputs, in
+    float32.
     """
     observed = [name for name in plan.scale_of if name not in model.constants]
     run = prepare_outputs(model, list(dict.fromkeys([*observed, *_float_outputs(model)])), prepare)
@@ -176,8 +178,8 @@ def _measure(
     prepare: Prepare,
     advance: Callable[[], None],
 ) -> None:
-    """Measures the errors of the quantized model `written`. Computes all `samples` with it and with `run`, which
-    computes the tensors of the float model, and adds the differences to `errors` (keys: tensors of the float model).
+    """Measures the errors of the quantized model `written`. Runs it on all `samples`, and compares its tensors with
+    those of the float model, which `run` computes. Adds the differences to `errors` (keys: tensors of the float model).
     `prepare` compiles the quantized model. `advance` is called after each sample.
     """
     kept = {name: name if name in model.outputs else written.dequantized[name] for name in errors}

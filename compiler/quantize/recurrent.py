@@ -1,4 +1,6 @@
-"""Unrolls RNN, GRU and LSTM nodes of a float model to the nodes of all steps, which can be quantized."""
+"""Unrolls RNN, GRU and LSTM nodes of a float model: replaces each by the nodes of all its steps, which can be
+quantized.
+"""
 
 from __future__ import annotations
 
@@ -20,8 +22,8 @@ from ..graph.graph import Tensor, unused
 
 @dataclass(slots=True, kw_only=True)
 class _Context(NodeErrors):
-    """The shapes of nodes' inputs and a store for new initializers, as `recurrent_steps` needs them to unroll a node.
-    Names of new initializers differ from those in `taken`.
+    """Gives `recurrent_steps` the shapes of nodes' inputs, and stores new initializers, while a node is unrolled. Names
+    of new initializers differ from the names in `taken`.
     """
 
     shapes: Mapping[str, tuple[int, ...]]

@@ -1,9 +1,10 @@
 """Scales, zero points and integers from ranges and weights: the rules of static quantization.
 
-real = scale * (integer - zero point). Activations have one scale per tensor, uint8 with a zero point or int8 with zero
-point 0; weights are int8 with zero point 0 and one scale, or one per output channel; biases are int32 with the product
-of both scales. After Jacob et al., "Quantization and Training of Neural Networks for Efficient Integer-Arithmetic-Only
-Inference" (2018), sections 2.1 to 2.4; ONNX Runtime's static quantizer has the same rules.
+real = scale * (integer - zero point). Activations have one scale per tensor, and are uint8 with a zero point or int8
+with zero point 0. Weights are int8 with zero point 0, and have one scale or one per output channel. Biases are int32;
+their scale is the scale of the activation times the scale of the weights. The rules are those of Jacob et al.,
+"Quantization and Training of Neural Networks for Efficient Integer-Arithmetic-Only Inference" (2018), sections 2.1 to
+2.4, and of ONNX Runtime's static quantizer.
 """
 
 from __future__ import annotations
@@ -21,7 +22,9 @@ RoundScale = Callable[[NDArray[np.float64]], NDArray[np.float32]]
 """A function that rounds the computed (float64) scales to the float32 scales that a quantized model stores."""
 
 STEPS = {"uint8": 255, "int8": 127}
-"""Number of quantization steps: between both ends of a range for uint8, from zero to either end for int8."""
+"""Number of quantization steps: for uint8 from the least to the greatest value, for int8 from zero to the greatest
+value.
+"""
 WEIGHT_STEPS = 127
 LEAST_SCALE = 2.0**-60
 """Least scale: products of two scales must be normal float32 numbers, and smaller scales represent rounding errors
@@ -39,8 +42,8 @@ def nearest(scales: NDArray[np.float64]) -> NDArray[np.float32]:
 def activation_quantization(
     low: float, high: float, dtype: ActivationType, *, round_scale: RoundScale = nearest
 ) -> Quantization:
-    """The quantization to `dtype` of the range from `low` to `high`, extended to contain 0, which is represented
-    exactly. The range 0 to 0 gets scale 1. `round_scale` rounds the computed scale to float32.
+    """The quantization to `dtype` of the range from `low` to `high`. The range is extended to contain 0, which has an
+    exact integer. The range 0 to 0 gets scale 1. `round_scale` rounds the computed scale to float32.
     """
     low, high = min(low, 0.0), max(high, 0.0)
     span = high - low if dtype == "uint8" else max(-low, high)
@@ -58,10 +61,11 @@ def weight_scales(
     input_scale: float = 1.0,
     round_scale: RoundScale = nearest,
 ) -> NDArray[np.float32]:
-    """float32 scales of `weight` along `axis`, shape (channels,); without an axis one scale for all weights, shape ().
+    """The float32 scales of `weight` along `axis`, shape (channels,). Without an axis there is one scale for all
+    weights, shape ().
 
-    A channel's scale is chosen so that its largest magnitude becomes 127. A channel of zeros gets the largest scale of
-    all channels, so that its bias has the same resolution. A scale is enlarged if the channel's bias, in units of
+    The scale of a channel maps the weight of largest magnitude to 127. A channel of zeros gets the largest scale of all
+    channels, so that its bias has the same resolution. A larger scale is chosen if the channel's bias, in units of
     `input_scale` * scale, would otherwise exceed `MOST_BIAS`. `round_scale` rounds the computed scales to float32.
     """
     magnitude = np.abs(weight.astype(np.float64))

@@ -1,7 +1,7 @@
 """Simulated quantization: a float model that computes the same values as a model in QDQ form.
 
-A tensor holds the values of its integers in float32 (Jacob et al. 2018, section 3). Sums of products are rounded in
-float32 instead of being exact, so an integer may differ by one where a sum is halfway between two integers.
+Integers are stored as float32 numbers of the same value (Jacob et al. 2018, section 3). Sums of products are rounded in
+float32, not exact. If a sum is halfway between two integers, the result may therefore differ by one.
 """
 
 from __future__ import annotations
@@ -44,9 +44,9 @@ def simulated(model: onnx.ModelProto, outputs: Sequence[str]) -> onnx.ModelProto
 def _rounding(
     node: onnx.NodeProto, arrays: dict[str, np.ndarray], constants: dict[str, np.ndarray]
 ) -> list[onnx.NodeProto]:
-    """The nodes that compute a QuantizeLinear's result minus its zero point, with the values `arrays` of its operands;
-    their own numbers are added to `constants`. They clip before they round; the order does not matter, because the
-    bounds are integers.
+    """The nodes that compute the result of a QuantizeLinear minus its zero point. `arrays`: values of its operands; the
+    numbers that the nodes need are added to `constants`. The nodes clip before they round; the order makes no
+    difference, because the bounds are integers.
     """
     data, scale, zero_point = node.input
     limits, zero = np.iinfo(arrays[zero_point].dtype), int(arrays[zero_point])

@@ -1,8 +1,8 @@
 """Writes a model in QDQ form, given a plan and its scales.
 
-Weights and biases are integer initializers followed by a DequantizeLinear; every quantized tensor passes one
-QuantizeLinear and one DequantizeLinear, which all its readers share. Float operators read inputs of the model and
-results of float operators unquantized.
+Weights and biases are integer initializers followed by a DequantizeLinear. Every quantized tensor passes one
+QuantizeLinear and one DequantizeLinear, which all its readers share. Inputs of the model and results of float operators
+are not quantized for float operators that read them.
 """
 
 from __future__ import annotations
@@ -62,9 +62,10 @@ def write_qdq(
 
 
 class _Writer:
-    """Writes the nodes of a model in QDQ form, in order. A QuantizeLinear and a DequantizeLinear follow each quantized
-    result of a quantized node; those of other quantized tensors are inserted before the first quantized node that reads
-    the tensor."""
+    """Writes the nodes of a model in QDQ form, in order. If a quantized node has a quantized result, a QuantizeLinear
+    and a DequantizeLinear follow the node. For other quantized tensors they are inserted before the first quantized
+    node that reads the tensor.
+    """
 
     def __init__(
         self,
@@ -142,15 +143,15 @@ class _Writer:
             self._operand(name)
 
     def _rename(self, name: str, new: str) -> None:
-        """Renames the output `name` of the latest node that computes it to `new`."""
+        """Renames an output from `name` to `new`, in the latest node that computes an output of this name."""
         for node in reversed(self.graph.nodes):
             if name in node.output:
                 node.output[list(node.output).index(name)] = new
                 return
 
     def _clamps_nothing(self, node: onnx.NodeProto) -> bool:
-        """Whether a clamp has no effect, because its bounds include every value that its quantized result can
-        represent, as with a ReLU whose result is uint8 with zero point 0.
+        """Whether a clamp has no effect: its bounds include every value that its quantized result can represent. An
+        example is a ReLU whose result is uint8 with zero point 0.
         """
         bounds = [0.0, np.inf]
         if node.op_type == "Clip":
@@ -165,7 +166,7 @@ class _Writer:
 
     def _weigh(self, copy: onnx.NodeProto, input_scale: np.float32) -> None:
         """Replaces the weights and bias of `copy`, a product (Conv, Gemm, MatMul ...), by dequantized integers.
-        `input_scale`: scale of its other operand.
+        `input_scale`: the scale of the product's activation.
         """
         node = read_node(copy, 0)
         weight_name, bias_name = copy.input[1], input_name(copy, 2)

@@ -1,4 +1,4 @@
-"""Tuning records applied to the compilation for a processor or GPU: the choice of each node's workload and knobs."""
+"""Applies tuning records to the compilation for a processor or GPU: chooses the workload and the knobs of each node."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from .book import RecordBook
 def knobs_from(
     book: RecordBook, templates: Templates[TargetT, WorkloadT], target: TargetT
 ) -> ChosenKnobs[WorkloadT]:
-    """Chosen knobs of one compilation: for each workload the best recorded knobs that are legal on the target, that is,
-    in the search space that `templates` gives for the workload.
+    """Chooses knobs for one compilation. Each workload gets the best recorded knobs that are legal on the target. Knobs
+    are legal if they are in the search space that `templates` gives for the workload.
 
-    A workload with only illegal records gets the knobs of its best record, for `ChosenKnobs` to report why it ignored
-    them. If several workloads compute the same node, the workload with the best record is chosen, but only if the
-    default workload has a record. Records of this machine come first, then those of its family, machines with the same
-    "family" in their description (`RecordBook.lookup`).
+    If all records of a workload are illegal, the workload gets the knobs of its best record, so that `ChosenKnobs` can
+    report why it ignores them. If several workloads compute the same node, the workload with the best record is chosen,
+    but only if the default workload has a record. Records of this machine come before those of its family. A family is
+    all machines with the same "family" in their description (`RecordBook.lookup`).
     """
     described = target.described
 

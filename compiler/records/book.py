@@ -21,8 +21,8 @@ from .record import Description, Key, Record, Task
 
 _NONE: Mapping[Key, tuple[Record, ...]] = MappingProxyType({})
 CHECKED = "checked"
-"""The `strategy` field of tuning records of a search's best candidates, which were measured again side by side. Such
-records rank above single measurements.
+"""The `strategy` field of some tuning records: at the end of a search, the best candidates are measured again side by
+side. Records of these measurements rank above single measurements.
 """
 _CHUNK = 64
 """Number of tuning records whose legality is checked together. Few suffice, since the first record is usually legal."""
@@ -32,16 +32,16 @@ _CHUNK = 64
 class RecordBook:
     """Successful tuning records by task (`Task.key`), best first (`book_of`).
 
-    `families`: for machines without records of their own, the joined records of all machines of a family
-    (`Task.alike`), such as GPUs of one compute capability.
+    `families`: records for machines that have no records of their own. A family is a group of machines such as GPUs of
+    one compute capability; the records of all its machines are joined (`Task.alike`).
     """
 
     records: Mapping[Key, tuple[Record, ...]] = field(default_factory=lambda: _NONE)
     families: Mapping[Key, tuple[Record, ...]] = field(default_factory=lambda: _NONE)
 
     def lookup(self, workload: Description, target: Description, space: Space | None = None) -> Values | None:
-        """The best recorded knobs of a workload; with `space`, the best that are legal in this space of knobs. None if
-        there are none.
+        """The best recorded knobs of a workload. With `space`, only knobs that are legal in this space are considered.
+        None if there are no such knobs.
 
         Empty knobs stand for the template's default, which is always legal.
         """
@@ -49,10 +49,11 @@ class RecordBook:
         return None if best is None else best.knobs
 
     def best(self, workload: Description, target: Description, space: Space | None = None) -> Record | None:
-        """The best legal tuning record of a workload, whose knobs `lookup` returns; None if there is no such record.
+        """The best legal tuning record of a workload; `lookup` returns this record's knobs. None if there is no such
+        record.
 
-        Records of the machine `target` come first. Without any, the record may be of another machine with the same
-        "family" in its description, such as a GPU of the same compute capability. `space`: the knobs that are legal.
+        Records of the machine `target` come first. If it has none, records of its family are used: machines with the
+        same "family" in their description, such as GPUs of one compute capability. `space`: the knobs that are legal.
         """
         for found in self._known(workload, target):
             if (record := first_legal(found, space)) is not None:
@@ -60,8 +61,9 @@ class RecordBook:
         return None
 
     def fastest(self, choices: Sequence[tuple[Description, Space | None]], target: Description) -> int | None:
-        """Chooses among the workloads in `choices` for one node, the default workload first, each with its space of
-        knobs (None: all knobs are legal). Returns the index of the workload whose best legal record is fastest.
+        """Chooses among several workloads for one node. `choices`: the workloads, the default first, each with its
+        space of knobs (None: all knobs are legal). Returns the index of the workload whose best legal record is
+        fastest.
 
         Compares records of this machine if the default workload has one. Otherwise compares records of the machine's
         family (machines with the same "family" in their description). Returns None if the default workload has no
@@ -85,8 +87,9 @@ class RecordBook:
         return self.records.get(task.key, ()), alike
 
     def over(self, other: RecordBook) -> RecordBook:
-        """This book, extended by the tuning records of `other` for workloads that have no record here, neither for the
-        target nor for its family (targets with the same "family" in their description).
+        """This book, extended by tuning records of `other`. Records are added for a workload only if this book has none
+        for it: neither for the target, nor for the target's family (targets with the same "family" in their
+        description).
         """
         others = {
             key: found for key, found in other.records.items() if found[0].task.alike not in self.families
@@ -98,7 +101,7 @@ class RecordBook:
 
     @property
     def stale(self) -> tuple[int, int]:
-        """Number of tuning records of other versions of the compiler, and number of all records."""
+        """Returns the number of tuning records from other versions of the compiler, and the number of all records."""
         records = [record for found in self.records.values() for record in found]
         return sum(map(is_stale, records)), len(records)
 
@@ -120,8 +123,8 @@ class RecordBook:
 def book_of(records: Iterable[Record]) -> RecordBook:
     """A book of the successful tuning records among `records`, from any number of files.
 
-    The best record of a task has the least cost among comparable ones: records of the present compiler version come
-    before those of other versions, and `CHECKED` records before single measurements.
+    Records of the present compiler version come before those of other versions, and `CHECKED` records before single
+    measurements. Among records that are equal in both respects, the record of least cost is best.
     """
     by_task = _successful(records)
     families: dict[Key, list[Record]] = {}
@@ -144,9 +147,9 @@ def read_book(paths: Sequence[Path]) -> tuple[RecordBook, list[Skipped]]:
 
 
 def best_records(records: Iterable[Record], count: int) -> list[Record]:
-    """The `count` best successful tuning records of each task, no two with equal knobs.
+    """The `count` best successful tuning records of each task; no two of them have equal knobs.
 
-    Sorted by task; the records of one task are best first.
+    The result is sorted by task; the records of one task are best first.
     """
     kept: list[Record] = []
     for _, found in sorted(_successful(records).items()):
@@ -203,15 +206,15 @@ def _rank(record: Record) -> tuple[bool, bool, float]:
 
 
 def _rank_of_like(record: Record) -> tuple[bool, float]:
-    """Sort key of tuning records made by the same compiler version: by cost, but records of candidates that were
-    measured again side by side (`CHECKED`) come first.
+    """Sort key of tuning records made by the same compiler version. Records of candidates that were measured again side
+    by side (`CHECKED`) come first; otherwise cost decides.
     """
     return record.strategy != CHECKED, math.inf if record.cost is None else record.cost
 
 
 def first_legal(records: Sequence[Record], space: Space | None) -> Record | None:
-    """The first of `records` whose knobs are legal in `space`; records without knobs (the default) are legal. If
-    `space` is None, the very first record. None if there is no such record.
+    """The first of `records` whose knobs are legal in `space`. Records without knobs (the default) are always legal. If
+    `space` is None, all records are legal. Returns None if there is no legal record.
     """
     if space is None:
         return records[0] if records else None
@@ -225,8 +228,8 @@ def first_legal(records: Sequence[Record], space: Space | None) -> Record | None
 
 def in_space(records: Sequence[Record], space: Space) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Looks up the knobs of tuning records in a space of knobs. Returns (points, found, legal). `points`, int64 [n,
-    axes]: indices of each record's knob values. `found`, bool [n]: whether the space has these values. `legal`, bool
-    [n]: whether they are legal.
+    axes]: indices of each record's knob values. `found`, bool [n]: whether the space has the record's values. `legal`,
+    bool [n]: whether the point is legal.
 
     A record whose knobs the space does not have gets point 0.
     """

@@ -1,5 +1,5 @@
-"""Files of tuning records. Reading skips invalid lines; a crash while appending loses at most the line being
-written.
+"""Files of tuning records. A reader skips invalid lines. If the program crashes while it appends a line, at most this
+line is lost.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from .record import Record
 
 
 class Skip(NamedTuple):
-    """The lines of a file that were skipped for one kind of reason: how many, the number of the first such line
-    (counted from 1), and the defect of that line.
+    """The lines of a file that were skipped for one kind of reason: their number, the line number of the first of them
+    (counted from 1), and the defect of this line.
     """
 
     number: int
@@ -54,8 +54,8 @@ class Skipped:
 
 
 def read_records(path: Path) -> tuple[list[Record], Skipped]:
-    """The tuning records of a file, in its order, and its skipped lines. Raises RecordError for a file that cannot be
-    read or is not text, for a directory and for a device.
+    """Returns the tuning records of a file, in the file's order, and the skipped lines. Raises RecordError for a
+    directory, for a device, and for a file that cannot be read or is not text.
     """
     try:
         mode = path.stat().st_mode
@@ -73,7 +73,9 @@ def read_records(path: Path) -> tuple[list[Record], Skipped]:
 
 
 def read_lines(file: IO[bytes], source: str) -> tuple[list[Record], Skipped]:
-    """The tuning records of an open file, and its skipped lines; `source` is its name in messages."""
+    """Returns the tuning records of an open file, and the file's skipped lines; `source` is the file's name in
+    messages.
+    """
     records: list[Record] = []
     counts: Counter[str] = Counter()
     first: dict[str, tuple[int, str]] = {}
@@ -96,9 +98,9 @@ def read_lines(file: IO[bytes], source: str) -> tuple[list[Record], Skipped]:
 
 
 def write_records(path: Path, records: Iterable[Record]) -> None:
-    """Replaces the file at `path`, atomically, by a file with these tuning records.
+    """Replaces the file at `path` atomically by a file with these tuning records.
 
-    Raises RecordError while a tuner writes to the file, and WriteError if the file cannot be written.
+    Raises RecordError if a tuner is writing to the file, and WriteError if the file cannot be written.
     """
     data = b"".join(map(record_line, records))
     if not path.is_file():
@@ -113,13 +115,13 @@ class RecordWriter(LineFile):
     """Appends tuning records to a file, each as one line of JSON (`LineFile`)."""
 
     def append(self, record: Record) -> None:
-        """Writes one tuning record. Raises ValueError for a record that could not be read again, RecordError if writing
-        fails.
+        """Writes one tuning record. Raises ValueError for a record that `read_records` would not accept, RecordError if
+        writing fails.
         """
         self.append_line(record_line(record))
 
 
 def _finish_line(file: IO[bytes], line: bytes) -> None:
-    """Reads and drops the rest of the line of which `line` is the beginning, in reads of at most 1 MiB."""
+    """Reads and drops the rest of a line, whose beginning `line` has been read. Each read is at most 1 MiB."""
     while line and not line.endswith(b"\n"):
         line = file.readline(1 << 20)

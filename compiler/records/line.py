@@ -22,13 +22,13 @@ from .record import Record, Task
 VERSION = 1
 """Version of the format of tuning records. It changes when the set of fields that every record must have changes."""
 MOST_BYTES = 1 << 18
-"""Length in bytes of the longest line of a file of tuning records; sufficient for the settings of a network with
+"""Length in bytes of the longest line of a file of tuning records. It suffices for the settings of a network with
 several hundred nodes.
 """
 MOST_CHARACTERS = 500
 """Length in characters of the longest error text of a tuning record."""
 MOST_TRIALS = 1 << 40
-"""Upper bound, exclusive, of the number of a trial in its search, counted from 0."""
+"""Trials of a search are counted from 0. The number of a trial must be below this bound."""
 
 _HEAD = ("version", "workload", "target")
 _TAIL = ("knobs", "cost", "unit", "error", "trial", "seed", "strategy", "elapsed")
@@ -58,7 +58,7 @@ TOO_LONG = f"longer than {MOST_BYTES} bytes"
 def record_line(record: Record) -> bytes:
     """A tuning record as a line, newline included. Texts of errors are cut and made printable.
 
-    Raises ValueError for a record that could not be read again.
+    Raises ValueError for a record that a reader would not accept.
     """
     task, error = record.task, record.error
     if error is not None:
@@ -181,7 +181,9 @@ def _task(fields: dict[str, Any]) -> Task:
 def _record(task: Task, fields: dict[str, Any]) -> Record:
     _check_tail(fields, task.unit)
     if fields["trial"] >= MOST_TRIALS:
-        raise _wrong("trial", fields["trial"], f"below {MOST_TRIALS}, more than any search has")
+        raise _wrong(
+            "trial", fields["trial"], f"below {MOST_TRIALS:,}, the number of trials that no search reaches"
+        )
     cost = fields["cost"]
     return Record(
         task=task,

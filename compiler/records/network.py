@@ -2,8 +2,8 @@
 
 A trial in place is a measurement of the whole network with other knobs for one node. Its record has the node's workload
 (`place_of`) and the network's cost. Compilation applies only records of whole networks. Such a record has the workload
-{"template": "network", "network": the network's key}. It lists the knobs of nodes, under names "node.knob" (the node's
-name as `spoken` returns it); nodes that are not listed have their templates' default knobs.
+{"template": "network", "network": the network's key}. The record lists knobs under names "node.knob", with the node's
+name as `spoken` returns it. Nodes that are not listed have their templates' default knobs.
 """
 
 from __future__ import annotations
@@ -61,8 +61,8 @@ def knobs_of(settings: Settings) -> dict[str, int]:
 def legal_settings(
     config: Config, workloads: Mapping[str, Workload], knobs: Mapping[str, int]
 ) -> dict[str, dict[str, int]] | None:
-    """The inverse of `knobs_of`: settings by node from the `knobs` of a network's record; None if they are not legal
-    for these nodes.
+    """The inverse of `knobs_of`: returns settings by node from `knobs`, the knobs of a network's record. Returns None
+    if the settings are not legal for the nodes in `workloads`.
 
     Nodes without recorded knobs are missing: they get their templates' defaults.
     """
@@ -81,10 +81,11 @@ def legal_settings(
 def best_settings(
     book: RecordBook, config: Config, network: str, workloads: Mapping[str, Workload]
 ) -> Settings | None:
-    """The best known settings of the network with key `network` that are legal for all its nodes; None if there are
-    none. `workloads`: the workload of each node that has knobs.
+    """The best known settings, legal for all nodes, of the network with key `network`; None if there are none.
+    `workloads`: the workload of each node that has knobs.
 
-    All settings come from one tuning record: settings mixed from several records may be worse than none.
+    All settings come from one tuning record. A mixture of settings from several records may be slower than the
+    defaults.
     """
     target = config.described
     for record in book.records.get(network_task(network, target).key, ()):
@@ -105,7 +106,8 @@ def _is_legal(config: Config, workload: Workload, values: Mapping[str, int]) -> 
 def recorded_settings(
     book: RecordBook, config: Config, network: str, workloads: Mapping[str, Workload]
 ) -> Settings:
-    """Knobs by node, from a record of the whole network with key `network`, or else from records of the workloads.
+    """Knobs by node. They come from a record of the whole network with key `network` or, without such a record, from
+    records of the nodes' workloads.
 
     A node without a legal record is missing in the result, or has an empty entry. It gets its template's default knobs.
     """

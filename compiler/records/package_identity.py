@@ -1,4 +1,4 @@
-"""Hashes of the sources that determine costs: processes with equal hashes measure equal costs."""
+"""Hashes of the sources that determine costs. If two processes have equal hashes, their costs are comparable."""
 
 from __future__ import annotations
 
@@ -28,18 +28,20 @@ def sources_digest(*packages: str) -> str:
 
 @functools.cache
 def package_identity() -> str:
-    """Version of the package and a hash of the sources used by trials, for people to compare."""
+    """The package's version, and a hash of the sources that trials use. People compare them to see whether costs are
+    comparable.
+    """
     return f"vdla {version('vdla')} (sources {_digest(leave_out=())})"
 
 
 @functools.cache
 def compiler_identity(kind: str) -> str:
-    """Identity of the compiler for costs on a `kind` of target ("vdla", "llvm", "cuda"): costs are comparable if their
+    """Identity of the compiler for costs on a `kind` of target ("vdla", "llvm", "cuda"). Costs are comparable if the
     identities are equal.
 
     The identity consists of the package's version and a hash of the sources of compiler and simulator, without the
-    folders `_WITHOUT_COSTS`; any change of these sources, even of a comment, changes the identity. It also has the
-    version of llvmlite for "llvm" and, if installed, of NVRTC for "cuda".
+    folders `_WITHOUT_COSTS`. Any change of these sources, even of a comment, changes the identity. For "llvm" the
+    identity also has the version of llvmlite, for "cuda" the version of NVRTC, if it is installed.
     """
     identity = f"{version('vdla')}+{_digest(leave_out=_WITHOUT_COSTS)}"
     if kind == "llvm":

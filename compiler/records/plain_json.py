@@ -11,7 +11,7 @@ from vdla.util.printable import printable
 MOST_SHOWN = 60
 """Largest number of characters of a value that a message shows."""
 MOST_LEVELS = 8
-"""Greatest number of nested levels of a workload or target. The innermost plain values count as a level."""
+"""Greatest number of nested levels of a workload or target; the innermost plain values are one of the levels."""
 _LEAST, _MOST = -(2**63), 2**63 - 1
 
 
@@ -31,7 +31,7 @@ def is_name(value: object) -> bool:
 
 
 def description_obstacle(name: str, value: object, required: str) -> str | None:
-    """The reason why `value` is not a description (of a workload or target), None if it is. A description is a JSON
+    """The reason why `value` is not a description of a workload or target; None if it is one. A description is a JSON
     object with a name under the key `required`. `name`: name of the value in messages.
     """
     if not isinstance(value, Mapping):

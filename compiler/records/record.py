@@ -1,5 +1,6 @@
-"""Records of tuning trials: knobs and cost. `line.py` writes a record as a line, `files.py` reads and writes files,
-`book.py` looks up the best."""
+"""Records of tuning trials: knobs and cost. `line.py` writes a record as a line, `files.py` reads and writes files of
+records, `book.py` looks up the best record.
+"""
 
 from __future__ import annotations
 
@@ -28,10 +29,10 @@ class Task:
     A workload has the name of its template under the key "template", and fields for its shape. A target has a key of
     `UNITS` under the key "kind", and fields that describe the machine. Raises ValueError for other objects.
 
-    `key`: identifies the task. It is equal for equal workloads on equal machines, whatever the machines' names: a
+    `key`: identifies the task. It is equal for equal workloads on equal machines, whatever the machines' names. A
     target with a field "digest" is identified by its digest and kind, another target by all its fields. `alike`: a
-    second key, which is equal for all machines of one family (such as GPUs of one compute capability). It identifies
-    the target by its kind and its field "family", and is None for a target without a family.
+    second key, which is equal for all machines of one family (such as GPUs of one compute capability). In this key,
+    kind and field "family" identify the target. `alike` is None for a target without a family.
     """
 
     workload: Description = field(compare=False)
@@ -70,12 +71,13 @@ def _digest(identity: Description) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Record:
-    """One trial of a search: the `knobs` and their cost in `task.unit`, cycles or seconds, or a failure.
+    """One trial of a search: the `knobs`, and their cost in `task.unit` (cycles or seconds) or a failure.
 
-    `cost` is None for a failed trial, whose `error` is the reason in one line. `trial` counts from 0 within one search,
-    which is identified by `strategy`, `seed` and `compiler`; `elapsed`: seconds since the result before it, or, in
-    trials of a node within its network, CPU seconds of the trial. Costs of different compilers
-    (`package_identity.compiler_identity`) are not comparable; `compiler` is None in records older than this field.
+    For a failed trial `cost` is None, and `error` is the reason in one line. `trial` counts from 0 within one search;
+    `strategy`, `seed` and `compiler` identify the search. `elapsed`: seconds since the previous result; for trials of a
+    node within its network, CPU seconds of the trial. Costs of different compilers
+    (`package_identity.compiler_identity`) are not comparable. `compiler` is None in records that are older than this
+    field.
     """
 
     task: Task

@@ -1,1 +1,1 @@
-"""Rewrites of graphs: fusion and preparation for a target, as rows keyed by operator."""
+"""Rewrites of graphs: fusion, and preparation for a target. Each rewrite is a row of a table, keyed by operator."""

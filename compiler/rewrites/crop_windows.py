@@ -1,5 +1,5 @@
-"""Shrinks convolution windows: removes outer rows and columns of the window that read only padding, for every output.
-Windows with large dilations have such rows and columns.
+"""Shrinks the windows of convolutions. In a window with a large dilation, outer rows and columns may read only padding
+for every output; these rows and columns are removed.
 """
 
 from __future__ import annotations
@@ -80,8 +80,8 @@ def _cropped_float(graph: Graph, node: Node, operator: Convolution, plane: Pair)
 
 
 def _cropped_int8(operator: Int8Convolution, plane: Pair) -> Int8Convolution:
-    """Shrinks an int8 convolution's window on an input plane (H, W). A removed tap added its weights times the pad
-    value to every output; the new bias contains this sum.
+    """Shrinks an int8 convolution's window on an input plane (H, W). Each removed element of the window has added its
+    weight times the pad value to every output; the new bias contains these products instead.
     """
     (rows, columns), window = cropped(operator.window, plane)
     if window == operator.window:

@@ -1,5 +1,5 @@
-"""Moves the addition of a constant from the result of a concatenation (along rows or columns) to the inputs of the
-concatenation: the kernel that computes an input can add the constant while it stores its result.
+"""Moves the addition of a constant from the result of a concatenation (along rows or columns) to the concatenation's
+inputs. The kernel that computes an input can then add the constant while it stores its result.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from ..graph.int8_operators import Int8Elementwise, Positions, Products
 
 def divide_sums(graph: Graph) -> Graph:
     """Replaces concat(a, b, ...) + constant by concat(a + part, b + part, ...), if the concatenation is along rows or
-    columns. Each part is the piece of the constant that is added to this input's pixels. Returns the new graph.
+    columns. Each part is the piece of the constant that belongs to the pixels of one input. Returns the new graph.
 
     A concatenation is replaced if most of its pixels come from one convolution or matrix product, which can add its
     part while it stores its result. For accelerators, before `fuse_combines`.
@@ -62,12 +62,12 @@ def _named(tensors: dict[str, Tensor], tensor: Tensor, name: str) -> str:
 def _concatenation_to_split(
     graph: Graph, node: Node, makers: Mapping[str, Node], uses: Mapping[str, int]
 ) -> tuple[Node, int, list[np.ndarray]] | None:
-    """Tests whether `node` adds a constant to the result of a concatenation along rows or columns, and whether time is
-    saved by adding the constant to the concatenation's inputs instead. Returns None if not.
+    """Tests whether `node` adds a constant to a concatenation along rows or columns, and whether it is faster to add
+    the constant to the concatenation's inputs. Returns None if not.
 
-    Otherwise returns (concatenation node, index of its result among the inputs of `node`, output pixels). The output
-    pixels are a list with one array for each input of the concatenation: the pixels that this input fills. `makers`:
-    nodes by result; `uses`: numbers of readers by tensor.
+    Otherwise returns (concatenation node, index of its result among the inputs of `node`, pixels). The list `pixels`
+    has an array for each input of the concatenation: the output pixels that the input fills. `makers`: nodes by result;
+    `uses`: number of readers by tensor.
     """
     if not isinstance(node.operator, Int8Elementwise) or node.operator.combination.kind != "add":
         return None
@@ -90,8 +90,8 @@ def _concatenation_to_split(
 
 
 def _part_positions(graph: Graph, node: Node) -> list[np.ndarray] | None:
-    """For each input of a concatenation along rows or columns: row-major indices of the output pixels that it fills, in
-    the order of the input's pixels. None for other nodes.
+    """For each input of a concatenation along rows or columns, the row-major indices of the output pixels that the
+    input fills, in the order of the input's pixels. Returns None for any other node.
     """
     operator = node.operator
     if (

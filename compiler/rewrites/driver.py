@@ -1,7 +1,7 @@
 """Rewrites of graphs as rows of a table.
 
-Each row names the operators that its rewrite changes (roots). For a graph without these operators the rewrite's code is
-neither imported nor run."""
+Each row names the operators that its rewrite changes (roots). A rewrite is neither imported nor run for a graph without
+its roots."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ def _every_target(_: object) -> bool:
 class Rewrite(Generic[Target]):
     """A rewrite of a graph for a target; the new graph computes the same results.
 
-    `roots`: classes of operators; the rewrite changes nothing in a graph without a node of one of them (None: any
-    operator). `takes`: whether a target can run the rewritten nodes. `function` imports the rewrite and returns the
+    `roots`: classes of the operators that the rewrite changes (None: any operator); the rewrite is skipped for a graph
+    without them. `takes`: whether a target can run the rewritten nodes. `function` imports the rewrite and returns the
     rewritten graph, or the same object if nothing was rewritten.
     """
 
@@ -39,8 +39,8 @@ def run_rewrites(
     graph: Graph, rows: Sequence[Rewrite[Target]], target: Target, dump: Dump | None = None
 ) -> Graph:
     """Applies the rewrites `rows`, in their order, and returns the resulting graph. A rewrite is skipped if the graph
-    has none of the operators that it changes, or if `target` cannot run its nodes. `dump(name, text)`, if given,
-    receives each rewrite's name and the new graph's text, or "(unchanged)"."""
+    has none of the rewrite's operators (`roots`), or if `target` cannot run the rewritten nodes. `dump(name, text)`, if
+    given, receives each rewrite's name and the new graph's text, or "(unchanged)"."""
     for row in rows:
         occurring = {type(node.operator) for node in graph.nodes}
         result = graph

@@ -1,8 +1,8 @@
-"""Fusion: operators that the store unit can compute while it stores a result are merged into the node that computes the
-result.
+"""Fusion: some operators can be computed by the store unit while it stores a result. They are merged into the node that
+computes the result.
 
 Every rewrite is exact: the fused graph computes the same bits as the unfused one (no rounding is dropped, moved or
-merged). `fuse` runs the rewrites for every target to a fixed point; `fuse_pairs` has the rewrites.
+merged). `fuse` runs the rewrites for every target to a fixed point; the rewrites are in `fuse_pairs`.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ def fuse(graph: Graph) -> Graph:
     """Applies the rewrites that all targets use; returns the new graph.
 
     A clamp becomes output bounds of the node before it. An element-wise sum or product of a convolution's result and
-    another operand is fused with the convolution, which computes it while it stores its result; a concatenation along
-    rows or columns may lie between them. Two look-up tables in succession become one table. Dead nodes are removed, and
-    model inputs are flattened (`flatten_inputs`)."""
+    another operand is fused with the convolution, which computes the sum or product while it stores its result. A
+    concatenation along rows or columns may come between the two nodes. Two look-up tables in succession become one
+    table. Dead nodes are removed, and model inputs are flattened (`flatten_inputs`)."""
     graph = run_rewrites(flatten_inputs(remove_dead(graph)), ONCE, None)
     while True:
         fused = run_rewrites(graph, REPEATED, None)

@@ -1,7 +1,7 @@
 """Rewrites that merge a node of an integer graph into the node before or after it.
 
 Every rewrite is exact: the new graph computes the same bits (no rounding is dropped, moved or merged). `fuse.fuse` runs
-some of the rewrites for every target; the others run only for targets that become faster by them.
+some of the rewrites for every target. The others run only for targets on which they save time.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ from .driver import remove_dead
 
 
 def fuse_clamps(graph: Graph) -> Graph:
-    """Fuses each element-wise clamp into the convolution, average pool or element-wise node that computes its input, as
-    bounds of that node's output, if the input has no other reader.
+    """Fuses each element-wise clamp into the convolution, average pool or element-wise node that computes its input.
+    The clamp becomes bounds of that node's output. The input may have no other reader.
     """
 
     def merge(first: Node, second: Node) -> Node | None:
@@ -102,8 +102,8 @@ def compose_tables(graph: Graph) -> Graph:
 
 
 def fuse_tables(graph: Graph) -> Graph:
-    """Fuses an element-wise node into a look-up table if it reads only the table's result, which no other node reads,
-    and the table's input. For example, x * sigmoid(x) becomes one table, with both roundings.
+    """Fuses an element-wise node into a look-up table whose result and input are the node's only inputs. No other node
+    may read the table's result. For example, x * sigmoid(x) becomes one table, with both roundings.
     """
 
     def merge(first: Node, second: Node) -> Node | None:
@@ -124,8 +124,8 @@ def fuse_tables(graph: Graph) -> Graph:
 
 def fuse_lookups(graph: Graph) -> Graph:
     """Fuses each look-up table into the convolution or product that computes the table's input, so that values are
-    looked up while they are stored. Nothing is fused if another node reads this input, or if the convolution or product
-    has a fused pool or a second operand.
+    looked up while they are stored. Nothing is fused if another node reads the table's input, or if the convolution or
+    product has a fused pool or a second operand.
 
     For accelerators with look-up tables. It must be the last rewrite: no other rewrite merges the resulting nodes.
     """
@@ -147,8 +147,8 @@ def fuse_lookups(graph: Graph) -> Graph:
 
 
 def fuse_spare_positions(graph: Graph, inputs: Collection[str]) -> Graph:
-    """Fuses padding after a 1x1 convolution into the convolution, which then stores its result with gaps. The padding
-    consists of pixels of arbitrary value at the end of the result, or at the end of each row.
+    """Fuses padding after a 1x1 convolution into the convolution, which then leaves gaps when it stores its result. The
+    padding is pixels of arbitrary value at the end of the result, or at the end of each row.
 
     For accelerators, after all other rewrites. Convolutions that read one of `inputs` are left unchanged.
     """
@@ -170,9 +170,9 @@ def fuse_spare_positions(graph: Graph, inputs: Collection[str]) -> Graph:
 
 
 def _spaced(index: np.ndarray, shape: tuple[int, int, int, int]) -> Pair | None:
-    """Tests whether `index`, int64 (N, positions), only adds gaps: it lists all pixels of each image in rows of
-    `columns` pixels, and fills each row with -1 up to a length of `pitch`. Returns (columns, pitch), or None for other
-    indices. `shape`: (N, C, H, W) of the pixels' tensor.
+    """Tests whether `index`, int64 (N, positions), only adds gaps. It must list all pixels of each image in order, in
+    rows of `columns` pixels, and each row must be extended by -1 to a length of `pitch`. Returns (columns, pitch), or
+    None for other indices. `shape`: (N, C, H, W) of the tensor with the pixels.
     """
     batch, _, height, width = shape
     plane, nothing = height * width, np.flatnonzero(index[0] < 0)
@@ -188,7 +188,7 @@ def _spaced(index: np.ndarray, shape: tuple[int, int, int, int]) -> Pair | None:
 
 
 def fuse_swaps(graph: Graph, block: int, *, broadcast: bool = False) -> Graph:
-    """Fuses each Swap (exchange of pixels and channels) of the result of a 1x1 convolution into the convolution, if the
+    """Fuses a Swap (exchange of pixels and channels) into the 1x1 convolution that computes its input, if the
     convolution reads whole blocks of `block` pixels. The convolution then writes the exchanged result, and no separate
     kernel moves it.
 
@@ -214,8 +214,8 @@ def fuse_swaps(graph: Graph, block: int, *, broadcast: bool = False) -> Graph:
 
 
 def _is_plain_pointwise(operator: Int8Convolution) -> bool:
-    """Whether a convolution has a 1x1 window and one group, and neither a pool, nor phases of a transposed convolution,
-    gaps in its output or a look-up table.
+    """Whether a convolution has a 1x1 window and one group, and none of the following: a pool, phases of a transposed
+    convolution, gaps in its output, a look-up table.
     """
     return (
         operator.window == Window(kernel=(1, 1))
@@ -235,9 +235,9 @@ def _is_plane_constant(graph: Graph, name: str) -> bool:
 
 
 def fuse_phases(graph: Graph) -> Graph:
-    """Fuses the Interleave of a transposed convolution into the convolution that computes its phases (one phase for
-    each pair of row and column remainders modulo the strides), so that its kernels write each output to its final
-    place. For accelerators, after `fuse`, which does not handle convolutions with phases.
+    """Fuses the Interleave of a transposed convolution into the convolution that computes its phases, so that the
+    convolution's kernels write each output to its final place. There is one phase for each pair of remainders of row
+    and column modulo the strides. For accelerators, after `fuse`, which does not handle convolutions with phases.
     """
 
     def merge(first: Node, second: Node) -> Node | None:
@@ -255,18 +255,20 @@ def fuse_combines(graph: Graph, planes: Callable[[Node], bool] = lambda node: Fa
     """Fuses each element-wise sum, product or rescaling into the convolution or matrix product that computes one of its
     operands. The fused node combines its result with the other operand while it stores the result.
 
-    If convolutions compute both operands, the one with more multiplies is fused, since the longer computation hides
-    more of the time that loads of the other operand take. Of two equal convolutions, the later one is fused. The fused
-    node takes the place of the element-wise node, where the other operand has been computed. `planes`: whether the
-    second operand of a given convolution or product may have height and width 1 (one value for each channel).
+    If convolutions compute both operands, the convolution with more multiplies is fused: a longer computation hides
+    more of the time in which the other operand is loaded. Of two convolutions with equally many multiplies, the later
+    one is fused. The fused node takes the place of the element-wise node, where the other operand has been computed.
+    `planes`: whether the second operand of a given convolution or product may have height and width 1 (one value for
+    each channel).
     """
     uses = graph.uses()
     order = {node.output: step for step, node in enumerate(graph.nodes)}
     makers = graph.producers()
 
     def rank(tensor: str, reader: Node, combination: Combination) -> tuple[int, int]:
-        """Rank of the producer of `tensor`, an operand of `reader`: (multiplies, index of the node), or (-1, -1) if the
-        producer cannot apply `combination`. Of a reader's two operands, the producer with the higher rank is fused.
+        """Rank of the node that computes `tensor`, an operand of `reader`: (multiplies, index of the node), or (-1, -1)
+        if this node cannot apply `combination`. Of the nodes that compute the two operands, the one with the higher
+        rank is fused.
         """
         maker = makers.get(tensor)
         if maker is None or not isinstance(maker.operator, Int8Convolution | Products) or uses[tensor] != 1:
@@ -306,11 +308,11 @@ def fuse_combines(graph: Graph, planes: Callable[[Node], bool] = lambda node: Fa
 
 
 def fuse_pool(graph: Graph, outputs: Collection[str] | None = None) -> Graph:
-    """Fuses each max-pool into the convolution that computes its input, if no other node reads this input and the
-    convolution has no second operand: the maximum is then taken before requantization.
+    """Fuses each max-pool into the convolution that computes its input: the maximum is then taken before
+    requantization. No other node may read this input, and the convolution may have no second operand.
 
-    `outputs`: result tensors of the pools to fuse (None: all). Rounding with a positive scale is monotonic, so the
-    maximum of the rounded sums is the rounded maximum.
+    `outputs`: result tensors of the pools to fuse (None: all). The results stay the same: rounding with a positive
+    scale is monotonic, so the maximum of the rounded sums is the rounded maximum.
     """
 
     def merge(first: Node, second: Node) -> Node | None:
@@ -327,17 +329,18 @@ def fuse_pool(graph: Graph, outputs: Collection[str] | None = None) -> Graph:
 
 
 def _joined(first: Node, second: Node, operator: Int8Operator) -> Node:
-    """Both nodes as one node with `operator`, the inputs of the first and the output of the second."""
+    """One node in place of both: it has the given `operator`, the inputs of `first` and the output of `second`."""
     members = (*first.members, *second.members)
     return replace(first, operator=operator, output=second.output, members=members)
 
 
 def _merge_pairs(graph: Graph, merge: Callable[[Node, Node], Node | None]) -> Graph:
-    """Merges each node with the producer of one of its operands, if no other node reads the operand, in one pass over
-    the graph. `merge`(producer, node) returns the merged node, or None if they cannot be merged.
+    """Merges nodes in pairs, in one pass over the graph: a node, and the node that computes one of its operands (its
+    producer). No other node may read the operand. `merge`(producer, node) returns the merged node, or None if the two
+    cannot be merged.
 
-    The merged node takes the place of the reader, so all its operands have been computed, and it stores the reader's
-    result.
+    The merged node takes the place of the second node, where all its operands have been computed, and stores that
+    node's result.
     """
     uses = graph.uses()
     makers: dict[str, Node] = {}

@@ -1,7 +1,7 @@
-"""Rewrites an integer graph for processors and GPUs. Activations are in blocks of channels, and nodes do the
-conversions of inputs and outputs that otherwise the host does.
+"""Rewrites an integer graph for processors and GPUs. Activations are in blocks of channels. Nodes convert inputs and
+outputs; on accelerators the host converts them.
 
-Activations are uint8 (stored value + 128), the operand type of dot products of unsigned with signed bytes."""
+Activations are uint8 (stored value + 128), because dot product instructions multiply unsigned by signed bytes."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ BLOCKS = (4, 8, 16)
 
 
 def block_of(channels: int, lanes: int) -> int:
-    """Chooses the number of channels in a block of a tensor's memory layout: the smallest of `BLOCKS` that holds all
-    channels, but not more than `lanes`, the number of int32 sums in a vector (4 for less than 4 lanes)."""
+    """Chooses the number of channels in a block of a tensor's memory layout. It is the smallest of `BLOCKS` that holds
+    all channels, but at most `lanes`, the number of int32 sums in a vector. (With fewer than 4 lanes it is 4.)"""
     possible = [block for block in BLOCKS if block <= max(lanes, BLOCKS[0])]
     return next((block for block in possible if channels <= block), possible[-1])
 
@@ -35,7 +35,7 @@ def for_processors(graph: Graph, block: Callable[[int], int]) -> Graph:
     function: it maps a tensor's number of channels to the number of channels in a block of the tensor's memory layout.
 
     Raises ValueError for a convolution with a fused pool (`fuse_pool` is for other targets), and for an output that is
-    neither a whole tensor nor a transposition of one."""
+    neither a whole tensor nor its transposition."""
     state = _State(graph, block)
     for entry in graph.inputs:
         state.add_input(entry)
@@ -67,8 +67,8 @@ def for_processors(graph: Graph, block: Callable[[int], int]) -> Graph:
 
 
 def _without_unused_inputs(node: Node) -> Node:
-    """Removes from a Channels node the inputs of which no channel is used (their loops would be empty); returns any
-    other node unchanged."""
+    """Removes unused inputs from a Channels node: the inputs from which no channel is selected. (A loop over such an
+    input would be empty.) Returns any other node unchanged."""
     operator = node.operator
     if not isinstance(operator, Channels):
         return node
@@ -79,7 +79,7 @@ def _without_unused_inputs(node: Node) -> Node:
 
 
 def converted_inputs(graph: Graph) -> frozenset[str]:
-    """Names of the float32 model inputs that `graph` quantizes; they may not hold NaN, which has no integer."""
+    """Names of the float32 model inputs that `graph` quantizes. They may not hold NaN, which has no integer."""
     makers = graph.producers()
     found: set[str] = set()
     for node in graph.nodes:
@@ -90,9 +90,7 @@ def converted_inputs(graph: Graph) -> frozenset[str]:
 
 
 class _State:
-    """The graph for processors under construction. `names`: for each tensor of the integer graph, its name in the new
-    graph.
-    """
+    """The graph for processors under construction. `names`: the new name of each tensor of the integer graph."""
 
     def __init__(self, graph: Graph, block: Callable[[int], int]) -> None:
         self.graph = graph
@@ -133,9 +131,7 @@ class _State:
         self.nodes.append(Node(name=name, members=(), operator=operator, inputs=(source,), output=stored))
 
     def add_output(self, output: GraphOutput) -> GraphOutput:
-        """Adds the nodes that convert a stored tensor to a model output (Dequantize, then Permute if needed); returns
-        the output.
-        """
+        """Adds the nodes that convert a stored tensor to a model output: Dequantize, Permute if needed. Returns it."""
         name = self._declare(Tensor(name=output.name, shape=output.shape, dtype=output.dtype))
         if output.tensor in self.graph.constants:
             self.constants[name] = load_output(output, self.graph.constants[output.tensor])

@@ -14,14 +14,15 @@ from ..graph.int8_operators import Rows, Swap
 from ..te.blocks import Window, ceil_div
 
 EXCHANGE = 4
-"""Estimated cost of an exchange of channels and pixels, in cycles for each vector. The exchange is a matrix product
-whose result is stored, and occupies the bus twice as long as a load or store of a vector.
+"""Estimated cost of an exchange of channels and pixels, in cycles for each vector. The exchange is computed as a matrix
+product. It occupies the bus twice as long as a load or store of a vector, because its result is stored.
 """
 
 
 def leave_room(graph: Graph, block: int) -> Graph:
-    """If a Swap (exchange of channels and pixels) follows a convolution, pads the convolution's input to whole blocks
-    of `block` pixels. This is done where the producer of the input can leave a gap when it stores.
+    """Looks for a convolution that is followed by a Swap (exchange of pixels and channels), and pads the convolution's
+    input to whole blocks of `block` pixels. This is done if the node that computes the input can leave a gap when it
+    stores its result.
 
     The padding is arbitrary, and other readers of the input read only the pixels before the padding.
     """
@@ -57,10 +58,10 @@ def leave_room(graph: Graph, block: int) -> Graph:
 def has_room(
     graph: Graph, name: str, makers: Mapping[str, Node], readers: Mapping[str, list[Node]], block: int
 ) -> bool:
-    """Whether the producer of tensor `name`, whose pixels do not fill whole blocks of `block`, can add padding pixels:
-    it must write pixel by pixel, and all readers must be 1x1 convolutions. False also if the convolutions would spend
-    more cycles on the padding than an exchange of the tensor's channels and pixels takes. `makers`, `readers`: nodes by
-    tensor.
+    """Whether padding pixels can be added to the tensor `name`, up to whole blocks of `block` pixels. The node that
+    computes the tensor must write pixel by pixel, and all readers must be 1x1 convolutions. Returns False if the tensor
+    already has whole blocks, or if the convolutions would spend more cycles on the padding than an exchange of the
+    tensor's channels and pixels takes. `makers`, `readers`: nodes by tensor.
     """
     maker, (_, channels, height, width) = makers.get(name), graph.tensors[name].nchw
     if maker is None or height * width % block == 0 or name in {item.tensor for item in graph.outputs}:
@@ -84,8 +85,8 @@ def reads_whole_blocks(
 
 
 def _moves_nothing(node: Node) -> bool:
-    """Whether a node is a 1x1 convolution that reads every position and stores each result at the same position,
-    without pool or second operand.
+    """Whether a node is a 1x1 convolution that reads every pixel, stores each result at the pixel it has read, and has
+    neither a pool nor a second operand.
     """
     operator = node.operator
     return (

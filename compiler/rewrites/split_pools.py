@@ -14,11 +14,11 @@ from ..te.blocks import Window
 
 
 def split_max_pools(graph: Graph, outputs: Collection[str]) -> Graph:
-    """Splits each max-pool that computes one of `outputs`, if its window has more than one row and more than one
-    column, into a pool along rows and a pool along columns.
+    """Splits each max-pool that computes one of `outputs` into a pool along rows and a pool along columns, if its
+    window has more than one row and more than one column.
 
-    Elements outside the input never win in either pool, so each pool gets the pads of its dimension. The tensor between
-    the two pools is called OUTPUT.rows, and the node that computes this tensor NODE.rows.
+    Elements outside the input never win in either pool, so each pool gets the pads of its own dimension. The tensor
+    between the two pools is called OUTPUT.rows, and the node that computes this tensor NODE.rows.
     """
     nodes: list[Node] = []
     tensors = dict(graph.tensors)

@@ -22,8 +22,8 @@ from .readable import Readable, Texts
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class RunResult:
-    """Result of one run. `outputs`: in the types that the model declares. `integer_outputs`: the stored int8 tensors by
-    output name. Both are empty if only the timing was simulated.
+    """Result of one run. `outputs`: the outputs in the types that the model declares. `integer_outputs`: the stored
+    int8 tensors of the outputs. Both have output names as keys, and are empty if only the timing was simulated.
     """
 
     outputs: Mapping[str, np.ndarray]
@@ -68,7 +68,7 @@ def input_image(compiled: Compiled, inputs: Mapping[str, np.ndarray]) -> np.ndar
 def read_outputs(
     compiled: Compiled, memory: np.ndarray
 ) -> tuple[Mapping[str, np.ndarray], Mapping[str, np.ndarray]]:
-    """The outputs in `memory` after a run, by name: once in the model's types, once as the stored int8 tensors."""
+    """The outputs in `memory` after a run, by name: first in the model's types, then as the stored int8 tensors."""
     tensors = {item.tensor: read_tensor(compiled, item.tensor, memory) for item in compiled.graph.outputs}
     return (
         load_outputs(compiled.graph, tensors),
@@ -79,8 +79,8 @@ def read_outputs(
 def read_tensor(compiled: Compiled, name: str, memory: np.ndarray) -> np.ndarray:
     """The stored int8 tensor `name`, in the graph's shape, from a memory image after a run.
 
-    Inputs and outputs are always there; a later tensor may have overwritten an intermediate one. Raises KeyError for a
-    tensor that was never in DRAM.
+    Inputs and outputs are always in the image; later tensors may have overwritten a tensor between layers. Raises
+    KeyError for a tensor that was never in DRAM.
     """
     tensor = compiled.graph.tensors[name]
     address = compiled.addresses[name]

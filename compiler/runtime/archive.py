@@ -2,8 +2,8 @@
 
 The checksum detects damage and careless changes. It is not a signature: anyone who changes an archive can compute the
 checksum again, and the code in the archive runs with all rights of the user who loads it. Load only archives whose
-makers you trust. Loading checks the tar's headers before data are read, then every field of the description
-(`archive_fields`), and whether the code survives a first run in a process of its own (`trial_run`).
+makers you trust. Loading first checks the tar's headers, then every field of the description (`archive_fields`). Last,
+a process of its own runs the code once, to see whether the code crashes (`trial_run`).
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ CONSTANTS, LIBRARY, CUDA_SOURCE = "constants.bin", "code.a", "kernels.cu"
 NETWORK_FORMAT = 3
 """Version of network archives: goes up when their description or the calling convention of kernels changes."""
 MOST_DESCRIPTION_BYTES = 2**26
-"""Limit of a description's size, because parsed JSON takes about twenty times its bytes. The descriptions of the
-largest networks have less than one million bytes.
+"""Largest size of a description, because parsed JSON takes about twenty times as many bytes as its text. The
+descriptions of the largest networks have less than one million bytes.
 """
 _CHECKSUM_BYTES = 65
 _NAME = re.compile(r"[A-Za-z0-9_.+-]*")
@@ -65,7 +65,7 @@ def read_own(description: Mapping[str, Any], read: Callable[[Field], object]) ->
 
 
 def write_archive(path: Path, description: Mapping[str, Any], files: Mapping[str, Content]) -> None:
-    """Writes `description` and the further members `files`, all or nothing, equal ones alike; raises WriteError."""
+    """Writes `description` and members `files`, all or nothing; equal contents give equal bytes. Raises WriteError."""
     members: dict[str, Content] = {
         DESCRIPTION: (json.dumps(description, indent=1) + "\n").encode(),
         **files,
@@ -106,7 +106,9 @@ def _size(content: Content) -> int:
 
 
 def first_member(path: Path, names: Collection[str]) -> str | None:
-    """The first member of an archive, complete or not, whose name is in `names`; None if the archive cannot be read."""
+    """The first name in `names` that a member of the archive has; None if none can be read. The archive may be
+    incomplete.
+    """
     try:
         with os.fdopen(open_file(path), "rb") as file:
             return next((entry.name for entry in _headers(file) if entry.name in names), None)
@@ -175,8 +177,8 @@ def describe_saved(path: Path) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Saved:
-    """Summary of a compiled network in a file: numbers of kernels and launches, and the bytes of memory for activations
-    (without constants and scratch memory), with and without reuse of memory.
+    """Summary of a compiled network in a file: numbers of kernels and of launches, and bytes of memory for activations
+    with and without reuse of memory. Activations do not include constants and scratch memory.
     """
 
     kernels: int
@@ -235,7 +237,7 @@ def read_target(path: Path, fields: Field) -> CpuTarget:
     """The target that `fields` describes. Raises ArchiveError if this machine may not be able to run its code."""
     sizes = fields.at("cache_bytes").shape()
     if len(sizes) != 2:
-        raise fields.at("cache_bytes").fail("must be the sizes of two caches")
+        raise fields.at("cache_bytes").fail("must be two numbers, the bytes of the L1 and of the L2 cache")
     target = CpuTarget(
         triple=fields.at("triple").matching(_NAME, "name of a system"),
         cpu=fields.at("cpu").matching(_NAME, "name of a processor"),
@@ -266,10 +268,10 @@ def read_target(path: Path, fields: Field) -> CpuTarget:
 
 
 def check_memory(document: Field, parts: Mapping[str, int]) -> None:
-    """Raises ArchiveError, naming `document`, unless this machine has memory for the sum of `parts` (bytes by use)."""
+    """Raises ArchiveError, which names `document`, if `parts` (bytes by use) together exceed this machine's memory."""
     if problem := memory_problem(sum(parts.values())):
         most = max(parts, key=lambda name: parts[name])
-        raise document.fail(f"{problem}; {most} alone takes {parts[most]:,}")
+        raise document.fail(f"{problem}; {most} alone takes {parts[most]:,} bytes")
 
 
 _UNREADABLE = (OSError, tarfile.TarError, ValueError, KeyError, EOFError, RecursionError, OverflowError)
@@ -284,7 +286,7 @@ def _headers(file: IO[bytes]) -> Iterator[tarfile.TarInfo]:
 def _check_sizes(
     path: Path, entries: Mapping[str, tarfile.TarInfo], description: str, names: tuple[str, ...]
 ) -> None:
-    """Raises ArchiveError for missing members, a too large description, or more bytes than this machine can hold."""
+    """Raises ArchiveError if members are missing, the description is too large, or this machine's memory too small."""
     for name in (*names, CHECKSUM):
         if name not in entries:
             raise ArchiveError(f"{path}: contains no {name}; it is incomplete or not a {description}")

@@ -32,7 +32,7 @@ class ArchiveError(UserError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Field:
-    """A value in the JSON description of the archive at `path`; `name` is its path in the JSON, "" for the whole."""
+    """A value in the JSON description of the archive at `path`. `name` says where in the JSON it is ("": the whole)."""
 
     path: Path
     name: str
@@ -66,8 +66,8 @@ class Field:
         return [self._inner(f"[{number}]", value) for number, value in enumerate(self._as(list, "a list"))]
 
     def integer(self, least: int = 0, most: int = MOST_INTEGER) -> int:
-        """This field's value, an integer from `least` to `most`. Raises ArchiveError for other values (true and false
-        included), as do all methods below.
+        """This field's value, an integer from `least` to `most`. Raises ArchiveError for other values, also for true
+        and false.
         """
         value = self.value
         if isinstance(value, bool) or not isinstance(value, int):
@@ -118,7 +118,7 @@ class Field:
         return DType(self.one_of(_TYPES))
 
     def shape(self) -> tuple[int, ...]:
-        """This field's value, an array's shape; else raises ArchiveError. The caller checks the array's size."""
+        """This field's value, an array's shape. Raises ArchiveError for other values. The caller checks the size."""
         sizes = tuple(item.integer() for item in self.items())
         if len(sizes) > MOST_DIMENSIONS:
             raise self.fail(f"has {len(sizes)} dimensions, more than {MOST_DIMENSIONS}")

@@ -22,8 +22,8 @@ class Compiled:
     `addresses` and `sizes` are in bytes of the program's image, by tensor name. Without `data` the image has zeros in
     place of constants, and the program can only be timed. `chained` tensors are in the chain memory (on-chip memory for
     tensors between layers) and have no address. `apart`: (address, uint8 array) of constants for which the image has
-    zeros; programs for other sizes of the same network share these arrays. `virtual_threads`: copies of each scratchpad
-    buffer, which overlap loads and computation.
+    zeros; programs for other sizes of the same network share these arrays. `virtual_threads`: number of copies of each
+    scratchpad buffer; with several copies, loads and computation overlap.
     """
 
     program: Program

@@ -41,8 +41,8 @@ class CpuNetwork(GraphNetwork):
     """A compiled network. `graph` is the fused graph with layouts, `plan` has the offsets of its tensors in the arena.
 
     `quantized`: the float32 inputs that are quantized; they must not contain NaN, which has no integer value. Only one
-    run executes at a time, since a network has one arena. Its threads end with `close`, a `with` block, or garbage
-    collection.
+    run executes at a time, since a network has one arena. `close`, a `with` block or garbage collection ends the
+    network's threads.
     """
 
     def __init__(
@@ -111,8 +111,8 @@ class CpuNetwork(GraphNetwork):
             return self._results(outputs)
 
     def _check(self, inputs: Mapping[str, np.ndarray]) -> None:
-        """Checks inputs as `check_inputs` does, but in less time for valid inputs of networks that quantize no input:
-        compares shapes and types, and reads the values only of inputs that are row numbers of a table (`Port.rows`).
+        """Checks inputs as `check_inputs` does. For networks that quantize no input, a faster check comes first: it
+        compares shapes and types, and reads values only of inputs that are row numbers of a table (`Port.rows`).
         """
         # `isinstance(inputs, Mapping)` would take a twentieth of the time of a short network.
         if not self.quantized and type(inputs) is dict and inputs.keys() == self._expected.keys():
@@ -143,9 +143,7 @@ class CpuNetwork(GraphNetwork):
                 self._places.pop(threads, None)
 
     def texts(self) -> Texts:
-        """The network's code by kind: LLVM IR, and the assembly that LLVM generates for the target; each kernel only
-        once.
-        """
+        """The network's code by kind: LLVM IR, and LLVM's assembly for the target. Each kernel occurs once."""
         return {
             **self.of_gpu,
             "llvm": lambda: self._text("llvm", lambda module: module.text),

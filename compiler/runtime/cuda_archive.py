@@ -54,9 +54,9 @@ FORMAT = 3
 class ArchiveKind:
     """A format of archives for one kind of GPU.
 
-    `code`: name of the member with the modules' code. `text`: name of the member with their text (None: the code is
-    text). `target`: function that reads a target from the description. `description`: description of such a file in
-    messages.
+    `code`: name of the member with the modules' code. `text`: name of the member with the modules' text (None: the code
+    is text). `target`: function that reads a target from an archive's description. `description`: words for such a file
+    in messages.
     """
 
     code: str
@@ -66,7 +66,7 @@ class ArchiveKind:
 
 
 def save_cuda_network(path: Path, network: CudaNetworkCode, kind: ArchiveKind | None = None) -> None:
-    """Writes an archive, completely or not at all; equal networks give equal files. Raises WriteError if that fails.
+    """Writes an archive, completely or not at all; equal networks give equal files. Raises WriteError if writing fails.
 
     `kind`: the format of the archive (None: `CUBINS`).
     """
@@ -108,10 +108,10 @@ def check_cuda_network(path: Path, kind: ArchiveKind | None = None) -> dict[str,
 def load_cuda_network(
     path: Path, kind: ArchiveKind | None = None, *, trusted: bool = False
 ) -> CudaNetworkCode:
-    """The network of an archive; its graph has tensors but no nodes, and its modules have no text.
+    """The network of an archive. The network's graph has tensors but no nodes, and its modules have no text.
 
-    Raises ArchiveError for any other file, and for a changed archive. `CudaNetwork` checks that a device can run
-    it. A `trusted` archive (sealed, from this user's cache) is read without its checksum.
+    Raises ArchiveError for any other file, and for a changed archive. `CudaNetwork` checks later that a device can run
+    the network. A `trusted` archive (sealed, from this user's cache) is read without its checksum.
     """
     kind = kind or CUBINS
     files = _read(path, kind, trusted=trusted)
@@ -150,8 +150,8 @@ CudaTargetT = TypeVar("CudaTargetT", bound=GpuTarget)
 
 
 def read_target(fields: Field, kind: type[CudaTargetT], names: Sequence[str], **others: Any) -> CudaTargetT:
-    """The target of class `kind` that `fields` describes. `names`: the known architectures. `others`: values of fields
-    of `kind` that other classes of targets lack. Raises ArchiveError for invalid fields.
+    """The target of class `kind` that `fields` describes. `names`: the known architectures. `others`: values of the
+    fields of `kind` that not all classes of targets have. Raises ArchiveError for invalid fields.
     """
     return kind(
         arch=fields.at("arch").one_of(names),

@@ -93,8 +93,9 @@ class CudaDevice(Closing):
             return _Pinned(self._core.LegacyPinnedMemoryResource().allocate(size), size, self._make_current)
 
     def load(self, cubin: bytes, functions: Mapping[str, int]) -> DeviceModule:
-        """Loads the code `cubin` and looks up its kernels at once, because CUDA loads a kernel when it is first looked
-        up. `functions`: the largest dynamic shared memory, in bytes, of the launches of each kernel, by its name.
+        """Loads the code `cubin`. Also looks up all its kernels, because CUDA loads a kernel only when the kernel is
+        first looked up. `functions`: for each kernel, by name, the largest dynamic shared memory of its launches in
+        bytes.
         """
         with self._calling("loading kernels"):
             code = self._core.ObjectCode.from_cubin(cubin)
@@ -160,8 +161,8 @@ class CudaDevice(Closing):
             graph.graph.launch(self._stream)
 
     def milliseconds(self, graph: DeviceGraph) -> float:
-        """Launches a graph and waits; returns the milliseconds between two device events before and after the graph,
-        whose resolution is about half a microsecond.
+        """Launches a graph and waits. Returns the milliseconds between two device events, one before and one after the
+        graph. The events have a resolution of about half a microsecond.
         """
         assert isinstance(graph, _Graph)
         with self._calling("timing a graph"), contextlib.ExitStack() as events:
@@ -181,7 +182,7 @@ class CudaDevice(Closing):
             self._stream.sync()
 
     def close(self) -> None:
-        """Closes the device, also after it failed; errors of closing are ignored."""
+        """Closes the device, even if the device has failed. Errors during closing are ignored."""
         with _CLOSING:
             self._stream.sync()
         with _CLOSING:
@@ -206,9 +207,9 @@ class CudaDevice(Closing):
 
     @contextlib.contextmanager
     def _calling(self, doing: str, size: int = 0) -> Iterator[None]:
-        """Makes the device current for this thread, and turns errors of cuda-core and the driver into DeviceError. For
-        its message: `doing` names the failed action, and `size` is the number of bytes that it allocates, 0 for other
-        actions.
+        """Makes the device current for this thread, and turns errors of cuda-core and the driver into DeviceError. Two
+        arguments are for its message. `doing`: name of the failed action. `size`: number of bytes that the action
+        allocates, 0 for other actions.
         """
         try:
             if self._device is not None:

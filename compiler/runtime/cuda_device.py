@@ -23,15 +23,16 @@ ORDINAL = "cuda:"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TensorAt:
-    """A tensor map of an array that begins at an address of device memory, a multiple of 16."""
+    """A tensor map of an array in device memory. The array's address is a multiple of 16."""
 
     address: int
     tensor: TensorMap
 
 
 Argument = int | np.integer | TensorAt
-"""An argument of a kernel: an address as int (8 bytes), a number as numpy integer of the parameter's type, or a tensor
-map, which the device encodes and passes by value (128 bytes)."""
+"""An argument of a kernel: an address, given as an int (8 bytes); a number, given as a numpy integer of the parameter's
+type; or a tensor map, which the device encodes and passes by value (128 bytes).
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,7 +51,8 @@ class DeviceError(UserError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceProperties:
-    """A GPU's properties as reported by its driver: compute capability as (9, 0), sizes in bytes, clock in Hz.
+    """A GPU's properties as reported by its driver: compute capability (for example (9, 0)), sizes in bytes, clock in
+    Hz.
 
     `memory_bandwidth`: bytes a second, 0 if the driver does not report it. `threads_per_block`: largest number of
     threads that a block may have.

@@ -14,8 +14,8 @@ from .gpus import GpuKind
 
 
 def device_target(text: str, properties: DeviceProperties) -> GpuTarget:
-    """The target that `text` ("cuda ...") names, with a device's properties. Without -arch in `text`, the target has
-    the newest architecture whose code runs on the device.
+    """The target that `text` ("cuda ...") names, with the properties of a device. If `text` has no -arch, the target
+    has the newest architecture whose code runs on the device.
 
     Raises CudaTargetError for invalid text.
     """

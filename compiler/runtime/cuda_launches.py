@@ -1,4 +1,6 @@
-"""Launches of a network's kernels: with addresses of device memory as arguments, and as JSON values in archives."""
+"""Two forms of the launches of a network's kernels: device calls, whose arguments are addresses of device memory, and
+JSON values in archives.
+"""
 
 from __future__ import annotations
 
@@ -57,7 +59,7 @@ def kernel_calls(module: CudaModule, addresses: Mapping[str, int], workspace: in
 
 
 def shared_bytes_of(module: CudaModule) -> dict[str, int]:
-    """For each kernel the largest dynamic shared memory of its launches, in bytes, by name."""
+    """Maps the name of each kernel to the largest dynamic shared memory of its launches, in bytes."""
     most: dict[str, int] = {}
     for launch in module.launches:
         most[launch.function] = max(most.get(launch.function, 0), launch.shared_bytes)

@@ -1,7 +1,7 @@
 """The layout of a network's memory on a device, and the upload of its constants.
 
-The memory is one allocation: first the arena of the storage plan, then the constants, then working memory for the
-kernel that needs the most.
+The memory is one allocation. It holds the arena of the storage plan, then the constants, then working memory; the
+working memory has the size that the most demanding kernel needs.
 """
 
 from __future__ import annotations
@@ -52,7 +52,9 @@ def address_of(array: np.ndarray) -> int:
 
 
 def _constants(code: CudaNetworkCode) -> dict[int, np.ndarray]:
-    """The constants of all launches, by address. If several constants begin at one address, the longest is returned."""
+    """The constants of all launches, by address. If several constants begin at one address, only the longest is
+    included.
+    """
     found: dict[int, np.ndarray] = {}
     for launch in code.launches:
         for array in launch.constants.values():

@@ -28,17 +28,18 @@ from .network_inputs import GraphNetwork, check_inputs
 from .readable import Texts
 
 REPETITIONS = 10
-"""Number of times that one kernel runs between the two timing events of a profile; this compensates for the limited
-resolution of the device's events.
+"""Number of times that a profile runs each kernel between two timing events of the device. One run would be too short
+for the limited resolution of the events.
 """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceTime:
-    """Median time of one node of the graph on the device over several runs. `members`: names of its ONNX nodes.
+    """Median time of one node of the graph on the device, over several runs. `members`: names of the ONNX nodes that
+    form the node.
 
-    `gflops` is 0 if the node only moves data; `gigabytes_per_second` counts each array that the node reads or writes
-    once. `kernels`: number of launches.
+    `gflops` is 0 if the node only moves data. For `gigabytes_per_second`, each array that the node reads or writes
+    counts once. `kernels`: number of launches.
     """
 
     name: str
@@ -134,8 +135,8 @@ class CudaNetwork(GraphNetwork):
     def timer(self, inputs: Mapping[str, np.ndarray], *, repetitions: int = 1) -> NetworkTimer:
         """A timer of a GPU graph with `repetitions` runs; arguments and errors as in `run`.
 
-        Only the first run has these inputs: kernels reuse the inputs' memory, so later runs read other data at the same
-        addresses. The timer must be closed before the network.
+        Only the first run gets the given inputs: kernels reuse the inputs' memory, so later runs read other data at the
+        same addresses. The caller must close the timer before the network.
         """
         self._check(inputs)
         with self._lock:
@@ -153,7 +154,7 @@ class CudaNetwork(GraphNetwork):
         arguments and errors as in `run`. `threads` has no effect.
 
         A node's kernels run `REPETITIONS` times in a row between two events, so arrays that fit into the level 2 cache
-        are read from it.
+        are read from that cache.
         """
         self._check_repeat(repeat)
         self.run(inputs)
@@ -213,7 +214,7 @@ class CudaNetwork(GraphNetwork):
         """Loads the modules, and returns the device calls of each launch.
 
         `places`: where the network's data is in its memory. `base`: address of this memory. `undo`: collects functions
-        that free the network's resources; a function that closes the module is added for each module.
+        that free the network's resources; for each module, a function that closes the module is added.
         """
         self._modules: dict[str, DeviceModule] = {}
         by_name = {compiled.name: compiled for compiled in self.code.modules}
@@ -256,8 +257,8 @@ class CudaNetwork(GraphNetwork):
 
 
 class NetworkTimer:
-    """Times a network by a GPU graph that contains `repetitions` runs, after one warm-up of the graph. The graph is
-    None, and the time 0, if the network has no launches.
+    """Times a network by a GPU graph that contains `repetitions` runs. The graph runs once before as a warm-up. If the
+    network has no launches, the graph is None and the time 0.
     """
 
     def __init__(

@@ -12,8 +12,8 @@ import numpy as np
 from .cuda_network import CudaNetwork, NetworkTimer
 
 LEAST_MILLISECONDS = 1.0
-"""Least time of a timed graph of launches; shorter work is repeated within it, because the device's timing events have
-a limited resolution.
+"""Least time of a timed graph of launches. The graph repeats shorter work, because the device's timing events have a
+limited resolution.
 """
 MOST_REPETITIONS = 200
 TRIED = 5
@@ -21,8 +21,8 @@ TRIED = 5
 
 
 def repetitions_for(milliseconds: float) -> int:
-    """Number of times that work of `milliseconds` must be repeated in one timed graph, so that the graph takes at least
-    LEAST_MILLISECONDS; from 1 to MOST_REPETITIONS, even if the graph then takes less.
+    """Number of times that one timed graph must repeat work of `milliseconds`, so that the graph takes at least
+    LEAST_MILLISECONDS. The result is from 1 to MOST_REPETITIONS, even if the graph then takes less time.
     """
     return max(1, min(MOST_REPETITIONS, ceil(LEAST_MILLISECONDS / max(milliseconds, 1e-4))))
 
@@ -35,8 +35,8 @@ def repeating_timer(network: CudaNetwork, inputs: Mapping[str, np.ndarray]) -> N
 
 
 def median_milliseconds(network: CudaNetwork, inputs: Mapping[str, np.ndarray], *, samples: int) -> float:
-    """Median time of one run of the network by the device's clock, with the level 2 cache warm: a graph of repeated
-    runs is timed `samples` times.
+    """Median time of one run of the network by the device's clock. A graph of repeated runs is timed `samples` times,
+    so the level 2 cache is warm.
 
     Raises as `CudaNetwork.run` does.
     """

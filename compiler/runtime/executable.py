@@ -24,8 +24,8 @@ class AxisRange:
 class Port:
     """An input or an output: its name in the model, its numpy type and its shape.
 
-    `shape` has the greatest sizes; axes in `ranges` may be smaller. `rows`: if the elements of an input are ids of rows
-    of a table, the number of these rows (ids are in -rows .. rows - 1); else None.
+    `shape` has the greatest sizes; axes in `ranges` may be smaller. `rows`: the number of rows of a table, if the
+    elements of the input are ids of its rows (in -rows .. rows - 1); else None.
     """
 
     name: str

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gpu:
-    """A kind of GPU. `device`: the name of one device in messages. `member`: the archive member that marks archives of
+    """A kind of GPU. `device`: words for one device in messages. `member`: the archive member that marks archives of
     this kind. `emulated`: whether kernels can be emulated without a device. `module`: the module that holds its `KIND`.
     """
 
@@ -59,10 +59,10 @@ GPUS: Mapping[str, Gpu] = MappingProxyType(
 class GpuKind:
     """The functions and types of one kind of GPU.
 
-    `parse` makes a target from the user's notation, `on_device` from this notation and the properties of a device; both
-    raise UserError. `target`: the class of targets. `open` opens a device by number. `compile` compiles a module's text
-    for a target (None: devices compile the text themselves); `check` raises if the compiler is missing. `archive`: the
-    format of archives.
+    `parse` makes a target from the user's notation. `on_device` makes a target from the user's notation and the
+    properties of a device. Both raise UserError for invalid notation. `target`: the class of targets. `open` opens a
+    device by number. `compile` compiles a module's text for a target (None: devices compile the text themselves);
+    `check` raises if the compiler is missing. `archive`: the format of archives.
     """
 
     target: type[GpuTarget]

@@ -41,9 +41,9 @@ class CompiledRegion(Region):
 class RegionTime:
     """The time of one run of a region.
 
-    On the accelerator `seconds` are its simulated `cycles` at the clock given by the caller, and `boundary_seconds` the
-    measured time of the host for converting inputs to int8 and outputs to float32 (numpy). On the CPU `seconds` are
-    measured and `cycles` is None.
+    For a region on the accelerator, `seconds` is the time of the simulated `cycles` at the clock that the caller gives.
+    `boundary_seconds` is the measured time in which the host converts inputs to int8 and outputs to float32 (numpy).
+    For a region on the CPU, `seconds` is measured and `cycles` is None.
     """
 
     name: str
@@ -55,8 +55,8 @@ class RegionTime:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class HeterogeneousResult:
-    """Outputs by the model's names, the cycles of the accelerator's regions by region name, and, by name, all tensors
-    that cross borders between regions, with the model's inputs and outputs.
+    """Result of one run: the outputs by the model's names, and the cycles of the accelerator's regions by region name.
+    Also holds, by name, the model's inputs and outputs and all tensors that go from one region to another.
     """
 
     outputs: Arrays
@@ -65,7 +65,8 @@ class HeterogeneousResult:
 
 
 class HeterogeneousNetwork(Closing):
-    """A network of regions, in an order in which they can run. `close` or the end of a `with` block ends its threads.
+    """A network of regions, in an order in which the regions can run. `close` or the end of a `with` block ends its
+    threads.
 
     `types`: the types of all tensors that the model declares; `constants`: outputs that depend on no input.
     """
@@ -89,7 +90,8 @@ class HeterogeneousNetwork(Closing):
 
     def run(self, feeds: Arrays, *, threads: int = 1) -> HeterogeneousResult:
         """One inference. `feeds`: the model's inputs by name. `threads`: number of threads of regions on the CPU.
-        Raises UserError for inputs that do not fit the model, and for NaN that the accelerator would have to quantize.
+        Raises UserError for inputs that do not fit the model, and for NaN in a tensor that is quantized for the
+        accelerator.
         """
         self._check(feeds)
         tensors: dict[str, np.ndarray] = {**self.constants, **feeds}
@@ -253,15 +255,16 @@ def timed(work: Callable[[], Result], threads: int, repeat: int) -> tuple[Result
 
 
 def _as_input_types(network: CpuNetwork, feeds: Arrays) -> dict[str, np.ndarray]:
-    """Converts the arrays `feeds` to the types of the network's inputs: the accelerator's int8 values become float32,
-    token ids stay integers.
+    """Converts the arrays `feeds` to the types of the network's inputs. int8 values from the accelerator become
+    float32; token ids stay integers.
     """
     return {port.name: np.asarray(feeds[port.name], port.dtype) for port in network.inputs}
 
 
 def _boundary_seconds(compiled: Compiled, feeds: Arrays, repeat: int) -> float:
-    """Seconds in which the host converts the inputs `feeds` of a region of the accelerator to int8, and its outputs
-    back; outputs are zeros, which take as long as other values. `repeat`: number of timed runs of each (`timed`).
+    """Seconds that the host needs to convert the inputs `feeds` of a region of the accelerator to int8, and the
+    region's outputs back. The outputs are zeros, which take as long as other values. `repeat`: number of timed runs of
+    each conversion (`timed`).
     """
     graph = compiled.graph
     stored = {item.name: np.zeros(graph.tensors[item.tensor].shape, np.int8) for item in graph.outputs}

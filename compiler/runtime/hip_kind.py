@@ -23,7 +23,7 @@ TEXTS = ArchiveKind(
 
 
 def no_device(number: int) -> NoReturn:
-    """Raises UserError: no AMD GPU can be opened here, only kernel texts can be written."""
+    """Raises UserError, which says that no AMD GPU can be opened here and that only kernel texts can be written."""
     raise UserError(
         f'target "{NAME}": HIP kernels can be written but not run; write them with `vdla compile MODEL.onnx --target '
         f"{NAME} -o FILE.tar`, and compile its kernels.hip with hipcc"

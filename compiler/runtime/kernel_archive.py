@@ -30,7 +30,7 @@ FORMAT = 2
 
 
 def save_kernels(path: Path, code: ObjectCode) -> None:
-    """Writes an archive, completely or not at all; equal objects give equal files. Raises WriteError if that fails."""
+    """Writes an archive, whole or not at all; equal objects give equal files. Raises WriteError if writing fails."""
     description = {
         "format": FORMAT,
         "name": code.name,
@@ -43,8 +43,8 @@ def save_kernels(path: Path, code: ObjectCode) -> None:
 def load_kernels(path: Path) -> dict[str, Kernel]:
     """The kernels of an archive by function name, ready to be called.
 
-    Their programs have parameters but no bodies. Raises ArchiveError for other files, for a changed archive, and for
-    code that this machine may not be able to run or that crashes when it is loaded.
+    The programs of the kernels have parameters but no bodies. Raises ArchiveError for other files, for a changed
+    archive, for code that this machine may not be able to run, and for code that crashes while it is loaded.
     """
     files = read_archive(path, (CODE, HEADER), description="kernel archive")
     document = read_description(path, files[DESCRIPTION], FORMAT)

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaunchTime:
-    """Median time of one kernel over several runs; `gflops` is 0 if the kernel only moves data. `name`, `operator`: the
-    graph's node; `members`: names of its ONNX nodes.
+    """Median time of one kernel over several runs. `gflops` is 0 if the kernel only moves data. `name`, `operator`:
+    name and operator of the graph's node that the kernel computes. `members`: names of the ONNX nodes in this node.
     """
 
     name: str
@@ -36,8 +36,8 @@ class LaunchTime:
 def launch_times(
     network: CpuNetwork, inputs: Mapping[str, np.ndarray], *, threads: int = 1, repeat: int = 20
 ) -> tuple[LaunchTime, ...]:
-    """Median wall-clock time of each kernel over `repeat` runs, in the order of execution; other arguments and errors
-    as in `CpuNetwork.run`. Also raises KernelArgumentError if `repeat` is less than 1.
+    """Median wall-clock time of each kernel over `repeat` runs, in the order of execution. All other arguments, and
+    errors, are as in `CpuNetwork.run`. Also raises KernelArgumentError if `repeat` is less than 1.
     """
     check_inputs(network.name, network.inputs, inputs, network.quantized)
     if repeat < 1:
@@ -71,8 +71,8 @@ def time_kernels(
     clock: Callable[[], float] = time.perf_counter,
     counted: Callable[[Launch[Kernel]], bool] = lambda launch: True,
 ) -> float:
-    """Runs the network once on one thread, and returns the seconds by `clock` that the kernels selected by `counted`
-    take. Storing inputs and fetching outputs is not measured.
+    """Runs the network once on one thread. Returns the total seconds, by `clock`, of the kernels that `counted`
+    selects. Storing inputs and fetching outputs is not measured.
 
     Arguments and errors as in `CpuNetwork.run`.
     """

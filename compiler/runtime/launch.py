@@ -18,8 +18,8 @@ class Launch(Generic[KernelT]):
 
     `name`, `operator`: name and operator of the graph's node. `tensors`: names of the network's tensors by parameter;
     `constants`: arrays by parameter, packed for the kernel. `members`: names of the ONNX nodes that the kernel
-    computes; `operations`: number of its floating-point operations. `method`: the kernel's template and knobs, which
-    its text shows to readers ("" if unknown; archives do not store them).
+    computes; `operations`: number of its floating-point operations. `method`: the kernel's template and knobs as text
+    for readers. Archives do not store this text: it is "" in a loaded network.
     """
 
     name: str

@@ -19,9 +19,9 @@ class Layer:
     `members`: names of its ONNX nodes. `macs`: number of its multiplications. `compulsory_bytes`: the least
     number of bytes that the ONNX convolution or matrix product in the group must move (0 for other operators).
 
-    `roofline_cycles` (`traffic.roofline_cycles`) is the greater of two times of the ONNX convolution or matrix product
-    in the group (0 for other operators), before fusion: that of its multiplies and that of the bytes that it must move;
-    `bound` says which of the two is greater.
+    `roofline_cycles` (`traffic.roofline_cycles`) is for the ONNX convolution or matrix product in the group, before
+    fusion (0 for other operators). It is the greater of two times: the time of the operator's multiplications, and the
+    time in which memory moves the bytes that the operator must move. `bound` says which of the two is greater.
     """
 
     name: str

@@ -1,7 +1,8 @@
-"""One executable for inputs of any length in a range; it consists of executables for a few lengths, called rungs.
+"""One executable for inputs of any length in a range. It consists of several executables, called rungs, each for one
+length.
 
 Each input runs on the rung with the least length that is not below the input's length. Inputs are padded behind their
-real tokens, by default with zeros; outputs are cropped to the real tokens. `backends.lengths` checks, when it compiles
+real tokens, by default with zeros. Outputs are cropped to the real tokens. `backends.lengths` checks, when it compiles
 the rungs, that pads do not change real outputs.
 """
 
@@ -38,7 +39,7 @@ class Lengths:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Rung:
-    """The executable for one length, and its cost in cycles if that is known exactly.
+    """The executable for one length. `cycles`: its cost in cycles, if known exactly.
 
     `describe` saves the executable: it adds the executable's arrays to a pool of constants, and returns a JSON object
     with all other data. `describe` is None for targets whose executables cannot be saved.
@@ -57,8 +58,8 @@ _Place = tuple[slice, ...]
 class _Fit:
     """Padding and cropping of arrays for one length, computed at the first run with this length.
 
-    Later runs then execute little Python code. This matters for short lengths, which run in a tenth of a millisecond:
-    even with this precomputation, the Python code takes a tenth of the run while caches are cold.
+    So later runs with this length execute little Python code. This matters for short lengths, which run in a tenth of a
+    millisecond: even with the precomputed values, Python code takes a tenth of a run with cold caches.
 
     `expected`: (name, shape, type) of each input. `padded`: (input, padded shape, value of pads, slices of real
     tokens). `cropped`: (output, slices of real tokens).
@@ -76,8 +77,8 @@ class LengthsExecutable(Readable):
     length. `pads`: for each input, the value that fills the input behind its real tokens.
 
     `target`: the target's text for messages and files. `axes`: by input and output, the axes whose size is the length
-    plus a constant. `compiled_lengths`: number of lengths compiled in `compile_seconds` to choose the rungs; both
-    numbers are 0 for a loaded executable.
+    plus a constant. `compiled_lengths`: number of lengths that were compiled to choose the rungs. `compile_seconds`:
+    the time that their compilation took. Both are 0 for a loaded executable.
     """
 
     def __init__(
@@ -123,8 +124,8 @@ class LengthsExecutable(Readable):
         return self.rungs[bisect_left(self._sizes, length)]
 
     def length(self, inputs: Arrays) -> int:
-        """The length of these inputs along the variable dimension. Raises UserError, which names input, axis and range,
-        for inputs whose length is outside of the range or differs from that of another input.
+        """The length of `inputs` along the variable dimension. Raises UserError if an input's length is outside of the
+        range, or if two inputs have different lengths; the message names input, axis and range.
         """
         fit = self._fit(inputs)
         return self._checked_length(inputs) if fit is None else fit.length
@@ -196,8 +197,9 @@ class LengthsExecutable(Readable):
         return next(iter(found.values()), self.lengths.most)
 
     def _check_shape(self, port: Port, array: np.ndarray, found: dict[str, int]) -> None:
-        """Raises UserError if the shape of `array` does not fit `port`, or gives a length other than the lengths in
-        `found`. Adds the length of each ranged axis to `found`, under a text that names the input and the axis.
+        """Raises UserError if the shape of `array` does not fit `port`, or if it gives another length than the lengths
+        already in `found`. For each axis whose size may vary, adds the length to `found`; the key is a text that names
+        the input and the axis.
         """
         if array.ndim != len(port.shape):
             raise UserError(
@@ -222,8 +224,8 @@ class LengthsExecutable(Readable):
             for other, known in found.items():
                 if known != length:
                     raise UserError(
-                        f"input '{port.name}': axis {axis} says {self.lengths.symbol} {length}, but {other} "
-                        f"says {known}; all inputs must agree"
+                        f"input '{port.name}': axis {axis} gives {self.lengths.symbol} = {length}, but {other} "
+                        f"gives {known}; all inputs must agree"
                     )
             found[f"input '{port.name}': axis {axis}"] = length
 

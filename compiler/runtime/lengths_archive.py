@@ -84,7 +84,7 @@ def load_lengths(path: Path, reader: Callable[[str], Read]) -> LengthsExecutable
     sizes = [entry.at("length").integer(1) for entry in entries]
     if not sizes or sizes != sorted(set(sizes)) or sizes[-1] != lengths.most or lengths.least > sizes[0]:
         raise document.at("rungs").fail(
-            f"must be lengths in ascending order, {lengths.least} or more, the last one {lengths.most}"
+            f"must be lengths in ascending order, the first at least {lengths.least}, the last {lengths.most}"
         )
     cycles = [None if entry.at("cycles").value is None else entry.at("cycles").integer() for entry in entries]
     executables = reader(target)(path, entries, arrays)
@@ -130,4 +130,4 @@ def _check_ports(
                 for port in wanted
             }
             if {port.name: port.shape for port in ports} != shapes:
-                raise entry.fail(f"has other inputs or outputs than length {lengths.most}")
+                raise entry.fail(f"has other inputs or outputs than the network of length {lengths.most}")

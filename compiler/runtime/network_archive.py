@@ -63,7 +63,7 @@ NAME = "network"
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class NetworkCode:
-    """A network compiled for the processor `target`, which need not be this machine. `modules`: the network's kernels.
+    """A network compiled for the processor `target`, which may be another machine's. `modules`: the network's kernels.
 
     `library`: the kernels as a static library; None if not made yet.
     """
@@ -116,8 +116,8 @@ def _describe(network: NetworkCode, code: ObjectCode | None, constants: Constant
 
 
 def describe_code(network: NetworkCode, constants: ConstantPool) -> dict[str, Any]:
-    """The description of one network among several in a file. The network's library is added to `constants` under the
-    name "library".
+    """The description of a network that shares a file with other networks. Adds the network's library to `constants`
+    under the name "library".
     """
     code = _library(network)
     library = np.frombuffer(b"" if code is None else code.data, np.uint8)
@@ -141,10 +141,10 @@ def network_of(network: NetworkCode) -> CpuNetwork:
 
 
 def load_network(path: Path, *, trusted: bool = False) -> CpuNetwork:
-    """The network of an archive, ready to run; its graph has tensors but no nodes, and its compile time is 0.
+    """The network of an archive, ready to run. Its graph has tensors but no nodes; its compile time is 0.
 
-    Raises ArchiveError for other files, for a changed archive, and for code that this machine may not be able to run or
-    that crashes in a first run. A `trusted` archive (sealed, from this user's cache) is loaded without
+    Raises ArchiveError for other files, for a changed archive, for code that this machine may not be able to run, and
+    for code that crashes in a trial run. A `trusted` archive (sealed, from this user's cache) is loaded without
     checksum and trial run.
     """
     files = read_archive(path, (LIBRARY, HEADER, CONSTANTS), description=FILE_KIND, trusted=trusted)
@@ -196,8 +196,8 @@ def read_network(
 def _read_parts(
     document: Field, constants: Mapping[str, np.ndarray]
 ) -> tuple[tuple[Module, ...], Graph, StoragePlan, frozenset[str], tuple[Launch[str], ...]]:
-    """The parts of a description that do not depend on the processor: modules, graph, plan, quantized inputs, and
-    launches of functions. Raises ArchiveError.
+    """Reads the parts of a description that do not depend on the processor: modules, graph, storage plan, quantized
+    inputs, and launches of functions. Raises ArchiveError.
     """
     modules = read_modules(document)
     graph = described_graph(document, constants)
@@ -215,7 +215,7 @@ def run_once(network: CpuNetwork) -> None:
 
 
 def describe_kernels(code: ObjectCode) -> list[dict[str, Any]]:
-    """The description of an object's functions for JSON, from which `read_modules` makes modules for `bind_kernels`."""
+    """Describes an object's functions as JSON values. `read_modules` makes modules for `bind_kernels` from them."""
     return [
         {
             "function": module.function,

@@ -24,8 +24,9 @@ _MOST_BLOCK = 2**16
 
 
 class ConstantPool:
-    """Constants to be written into a file, each on a cache line. A constant whose bytes equal an earlier constant, or
-    (from HEAD bytes on) the beginning of one, is not stored again."""
+    """Constants to be written into a file, each on a cache line. A constant is not stored again if an earlier constant
+    has equal bytes. The same is true if an earlier constant begins with its bytes, and these are at least HEAD bytes.
+    """
 
     def __init__(self) -> None:
         self.parts: list[bytes | memoryview] = []
@@ -38,7 +39,7 @@ class ConstantPool:
 
     @contextmanager
     def named(self, prefix: str) -> Iterator[None]:
-        """A `with` block in which all added names get `prefix`, for one network among several in a file."""
+        """A `with` block in which all added names get `prefix`; used for each of several networks in a file."""
         self._prefix = prefix
         try:
             yield
@@ -72,7 +73,7 @@ class ConstantPool:
 def describe_launches(
     launches: Sequence[Launch[str]], key: str, constants: ConstantPool
 ) -> list[dict[str, Any]]:
-    """The description of launches, with the names of their kernels under `key`; their constants go into the pool."""
+    """The description of launches, with the kernels' names under `key`. Adds the launches' constants to the pool."""
     return [
         {
             "name": launch.name,
@@ -124,7 +125,7 @@ def read_launches(
 
 
 def describe_network(graph: Graph, plan: StoragePlan, constants: ConstantPool) -> dict[str, Any]:
-    """The description of a graph's tensors, without nodes; outputs that are constants go into the pool."""
+    """The description of a graph's tensors, without nodes. Adds outputs that are constants to the pool."""
     outputs: list[dict[str, str]] = []
     for number, output in enumerate(graph.outputs):
         place = {"name": output.name, "tensor": output.tensor}
@@ -210,8 +211,8 @@ def read_constants(document: Field, data: bytes, *, member: str = CONSTANTS) -> 
     """Reads the constants that an archive's description `document` lists, from `data`, the bytes of the member
     `member`. Returns them by name, in adjacent aligned memory (`codegen.cpu.memory`). Raises ArchiveError.
 
-    Equal constants share an array. A constant at the same offset as a longer one of the same element type is a view of
-    the longer one's beginning.
+    Equal constants share an array. If two constants of one element type have the same offset, the shorter one is a view
+    of the beginning of the longer one.
     """
     places: dict[str, tuple[DType, tuple[int, ...], int]] = {}
     for name, entry in document.at("constants").entries().items():
@@ -275,8 +276,9 @@ def _check_launch(
     graph: Graph,
     plan: StoragePlan,
 ) -> None:
-    """Raises ArchiveError unless each of `parameters` of a launch has one array of its size and type, and arrays of
-    parameters in `written` are no constants or inputs and overlap no others. `entry`: the launch's field, for errors.
+    """Raises ArchiveError unless each of `parameters` has one array of its size and type in `launch`. Arrays of
+    parameters in `written` must not be constants or inputs, and must not overlap other arrays. `entry`: the launch's
+    field, for errors.
     """
     given = {*launch.tensors, *launch.constants}
     names = {parameter.name for parameter in parameters}
@@ -332,7 +334,7 @@ def _constant(
 
 
 HEAD = 4096
-"""Bytes of a prefix that are hashed to look up arrays with equal prefixes; shorter arrays are not worth sharing."""
+"""Number of first bytes that are hashed to find arrays with equal beginnings. Shorter arrays are not shared."""
 ValueT = TypeVar("ValueT")
 
 
@@ -345,12 +347,14 @@ class Beginnings(Generic[ValueT]):
         self._known: dict[bytes, list[tuple[np.ndarray, ValueT]]] = {}
 
     def add(self, raw: np.ndarray, value: ValueT) -> None:
-        """Adds an array with its value, so that `find` finds prefixes of it; arrays below HEAD bytes are left out."""
+        """Adds an array and its value, so that `find` finds the value by the array's beginning. Skips arrays below HEAD
+        bytes.
+        """
         if raw.size >= HEAD:
             self._known.setdefault(_head(raw), []).append((raw, value))
 
     def find(self, raw: np.ndarray) -> ValueT | None:
-        """Value of the first added array that begins with `raw`; None without one, or if `raw` is below HEAD bytes."""
+        """Value of the first added array that begins with `raw`. None if there is none or `raw` is below HEAD bytes."""
         if raw.size < HEAD:
             return None
         for longer, value in self._known.get(_head(raw), ()):

@@ -1,5 +1,6 @@
 """Describes the inputs and outputs of compiled networks (ports), and checks the arrays that a caller passes. Also
-chooses the inputs and outputs for which kernels work directly on the caller's arrays, without a copy."""
+chooses the inputs and outputs that kernels access directly in the caller's arrays.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +23,7 @@ from .readable import CompiledKernels
 
 
 def input_ports(graph: Graph) -> tuple[Port, ...]:
-    """One port for each input of the model; graph inputs of equal names are one input that is quantized in two ways."""
+    """One port for each input of the model. Graph inputs of one name are the same input, quantized in two ways."""
     ports = {entry.name: replace(_port(entry), rows=entry.rows) for entry in graph.inputs}
     return tuple(ports.values())
 
@@ -68,9 +69,9 @@ class GraphNetwork(CompiledKernels):
 def check_inputs(
     name: str, inputs: Sequence[Port], arrays: Mapping[str, np.ndarray], quantized: Collection[str] = ()
 ) -> None:
-    """Raises KernelArgumentError if an input has no array, or one of another shape or type, and for an array of no
-    input. Also raises it for NaN in an input in `quantized`, and for row numbers outside of the table in which the
-    model looks them up (`Port.rows`).
+    """Raises KernelArgumentError if an input has no array or an array of another shape or type, and if an array belongs
+    to no input. Also raises it if an input in `quantized` contains NaN, and if row numbers are outside of the table
+    from which the model takes rows (`Port.rows`).
 
     `name` is the network or kernel in messages. Raises InputError if `arrays` is not a mapping of arrays.
     """
@@ -119,10 +120,10 @@ class Access:
 
 
 def direct_inputs(graph: Graph, plan: StoragePlan, accesses: Sequence[Access]) -> frozenset[str]:
-    """The inputs that kernels may read in the caller's arrays, without a copy. These inputs are not also outputs, and
-    launches read them only by their own name, not by a view.
+    """The inputs that kernels may read in the caller's arrays, without a copy. Such an input is not also an output, and
+    launches read it only under its own name, not as a view.
 
-    A tensor that overlaps an input's memory and is accessed before that memory is written is a view of the input.
+    A view of an input is a tensor that overlaps the input's memory and is accessed before this memory is written.
     """
     outputs = frozenset({output.tensor for output in graph.outputs} & plan.offsets.keys())
     direct = set(graph.input_names) & plan.offsets.keys() - outputs
@@ -137,10 +138,10 @@ def direct_inputs(graph: Graph, plan: StoragePlan, accesses: Sequence[Access]) -
 
 
 def direct_outputs(graph: Graph, plan: StoragePlan, accesses: Sequence[Access]) -> frozenset[str]:
-    """The output tensors that kernels may write directly in arrays passed to the caller. Each is only one output of the
-    model, and launches write and read it only by its own name, not by a view.
+    """The tensors that kernels may write directly in the arrays that the caller gets. Such a tensor is exactly one
+    output of the model, and launches access it only under its own name, not as a view.
 
-    A tensor that overlaps an output's memory and is accessed after the output was written is a view of the output.
+    A view of an output is a tensor that overlaps the output's memory and is accessed after the output is written.
     """
     tensors = [output.tensor for output in graph.outputs if output.tensor in plan.offsets]
     direct: set[str] = set()
@@ -175,8 +176,7 @@ def address_of(array: np.ndarray) -> int:
 
 
 class OutputArrays:
-    """Output arrays aligned to cache lines. The memory of an earlier call is reused when the caller has released its
-    arrays.
+    """Output arrays, aligned to cache lines. When the caller has released the arrays of a call, later calls reuse them.
 
     The first access to new memory from the system takes more time than most kernels.
     """
@@ -211,8 +211,9 @@ class OutputArrays:
 
 
 def accesses_of(launches: Iterable[tuple[Mapping[str, str], frozenset[str]]]) -> tuple[Access, ...]:
-    """For each launch, the names of the tensors that it reads and writes. A launch is (tensors by parameter, parameters
-    that the launch writes)."""
+    """For each launch, the names of the tensors that it reads and writes. `launches`: for each launch (tensors by
+    parameter, names of the parameters that the launch writes).
+    """
     return tuple(
         Access(
             reads=frozenset([name for parameter, name in tensors.items() if parameter not in written]),

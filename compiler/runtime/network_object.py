@@ -21,12 +21,12 @@ from .network_archive import NetworkCode
 
 
 def emit_network(network: NetworkCode, *, name: str) -> ObjectCode:
-    """The network as one freestanding object whose function `name` takes the inputs, then the outputs, in the model's
-    order.
+    """The network as one freestanding object. Its function `name` takes first the inputs, then the outputs, both in the
+    model's order.
 
-    The constants are part of the object, the arena is the function's workspace. Outputs that share memory, or that are
-    inputs or constants, are copied. Equal networks give equal bytes. Raises ValueError if `name` is not a valid name in
-    C, TargetError if the processor lacks instructions for a kernel.
+    The constants are part of the object; the arena is the function's workspace. The function copies outputs that share
+    memory, and outputs that are inputs or constants. Equal networks give equal bytes. Raises ValueError if `name` is
+    not a valid name in C, TargetError if the processor lacks instructions for a kernel.
     """
     graph = network.graph
     interface = _Interface(graph)
@@ -89,8 +89,8 @@ class _Interface:
                 self.copies[name] = output.tensor
 
     def _root(self, tensor: str) -> tuple[str, int]:
-        """Returns (name of the tensor in whose memory `tensor` is stored, byte offset of `tensor` in that memory). A
-        tensor that is no view has its own memory.
+        """Finds the tensor whose memory holds `tensor`: returns its name, and the byte offset of `tensor` in the
+        memory. A tensor that is not a view has its own memory.
         """
         view = self._views.get(tensor)
         return (tensor, 0) if view is None else (view.root, view.start)
@@ -110,8 +110,8 @@ def _buffer(graph: Graph, name: str, tensor: str) -> Buffer:
 
 
 def _copy(tensor: Tensor, target: CpuTarget, modules: dict[str, Module]) -> Module:
-    """The kernel that copies a tensor of this size and type, taken from `modules` (kernels by function name), or made
-    for `target` and added to `modules`.
+    """The kernel that copies a tensor of this size and type. If `modules` (kernels by function name) has no such
+    kernel, it is made for `target` and added.
     """
     size = int(np.prod(tensor.shape, dtype=np.int64))
     function = f"vdla_copy{size}_{tensor.dtype}"

@@ -33,7 +33,7 @@ ORDINAL = "opencl:"
 OPTIONS = ("-cl-std=CL1.2",)
 CORRECTLY_ROUNDED = "-cl-fp32-correctly-rounded-divide-sqrt"
 UNKNOWN_PROCESSOR = "unknown target CPU"
-"""Error of POCL's compiler on a processor that is newer than the release of POCL, for which it cannot compile."""
+"""Error text of POCL's compiler if the processor is newer than the release of POCL."""
 _LOG_LINES = 3
 """Largest number of lines of a failed compilation's log that a message quotes."""
 
@@ -117,8 +117,8 @@ class OpenClDevice(QueuedDevice):
             return _Memory(allocation, self._queue)
 
     def load(self, cubin: bytes, functions: Mapping[str, int]) -> DeviceModule:
-        """Compiles the OpenCL C text in `cubin`, with the kernels named in `functions` (the numbers in `functions` are
-        not used). Raises DeviceError with the compiler's log.
+        """Compiles the OpenCL C text in `cubin`. The keys of `functions` are the kernels' names; its values have no
+        effect. Raises DeviceError with the compiler's log.
         """
         cl = self._cl
         with self._calling("compiling kernels"):
@@ -209,8 +209,9 @@ class _Call:
 
 
 class _Memory:
-    """A piece of device memory. `close` waits for the queue and frees the memory at once, not by a command of the
-    queue: POCL 3.0 reads such a command's list of addresses when the command runs, after the caller's list is gone.
+    """A piece of device memory. `close` waits for the queue and then frees the memory directly. It does not use a
+    command of the queue, because POCL 3.0 reads the list of addresses only when the command runs; the caller's list is
+    gone by then.
     """
 
     def __init__(self, allocation: Any, queue: Any) -> None:

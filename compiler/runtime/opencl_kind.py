@@ -1,5 +1,5 @@
-"""The functions and types of OpenCL devices (a `GpuKind`): their code is the kernels' text, which the device's platform
-compiles.
+"""The functions and types of OpenCL devices (a `GpuKind`). The code of a network is the kernels' text, which the
+platform of the device compiles.
 """
 
 from __future__ import annotations

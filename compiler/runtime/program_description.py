@@ -156,8 +156,8 @@ def _instructions(entry: Field, words: int, constants: Mapping[str, np.ndarray])
 def _described_view(view: np.ndarray, pool: ConstantPool, name: str) -> dict[str, Any]:
     """A view (for each output element its position in a tensor), for JSON.
 
-    The positions are given by the first position and the step of each axis, if that is possible and none of these
-    numbers is negative; else by an array, which is added to `pool` as `name`.
+    If possible, the first position and the step along each axis describe the positions. If a step or the first position
+    would be negative, or steps vary, an array of all positions is added to `pool` as `name`.
     """
     start = int(view.flat[0]) if view.size else 0
     steps = [
@@ -191,7 +191,7 @@ def _read_view(
         steps = entry.at("steps").shape()
         if len(steps) != len(shape) or sum(steps) + entry.at("start").integer() > 2**40:
             raise entry.at("steps").fail(
-                f"must be {len(shape)} steps, one for each dimension, whose sum with the start is less than 2**40"
+                f"must be {len(shape)} steps, one for each dimension; start and steps add up to at most 2**40"
             )
         if problem := memory_problem(8 * prod(shape)):
             raise entry.fail(problem)

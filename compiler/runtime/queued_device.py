@@ -27,8 +27,8 @@ class QueuedDevice(Closing, ABC):
     """A device whose work is in one queue. A graph is a list of launches, which `run` adds to the queue one after the
     other. Subclasses implement the rest of the protocol `cuda_device.Device`, which describes all public methods.
 
-    `label`: the device's name in messages. `errors`: the exceptions of the library, besides MemoryError. `line_of`
-    returns the message of an exception as one line.
+    `label`: the device's name in messages. `errors`: the types of the library's exceptions, besides MemoryError.
+    `line_of` returns the message of an exception as one line.
     """
 
     def __init__(
@@ -110,8 +110,8 @@ class QueuedDevice(Closing, ABC):
 
 
 def numbered(found: Sequence[Any], prefix: str, ordinal: int, name_of: Callable[[Any], str]) -> Any:
-    """The device number `ordinal` of the devices `found`. Raises DeviceError if there are fewer. In its message,
-    `prefix` begins the numbers of devices, and `name_of` returns the name of a device.
+    """Device number `ordinal` in the list `found`. Raises DeviceError if the list is too short. The message lists all
+    devices: `prefix` stands before each number, and `name_of` returns a device's name.
     """
     if ordinal < len(found):
         return found[ordinal]

@@ -70,16 +70,16 @@ def _shape(port: Port) -> str:
 class CompiledKernels(Readable):
     """Base class of executables made of kernels for a processor or a GPU.
 
-    `again` recompiles a network that was loaded from the cache, to get its text: the cache's files contain machine code
-    only. `of_gpu`: text of emulated GPU kernels, by the kind of their GPU.
+    The cache's files contain machine code only, so `again` recompiles a network that was loaded from the cache to get
+    its text. `of_gpu`: the text of emulated GPU kernels, by the kind of the GPU.
     """
 
     again: Callable[[], Executable] | None = None
     of_gpu: Texts = MappingProxyType({})
 
     def source(self, kind: str) -> str:
-        """The code that runs, as text, of a kind such as "llvm" or "cuda" (`Readable.source`). A network loaded from
-        the cache is compiled again.
+        """The code that runs, as text of the given `kind`, such as "llvm" or "cuda" (`Readable.source`). A network that
+        was loaded from the cache is compiled again.
         """
         if self.again is None:
             return super().source(kind)
@@ -112,8 +112,8 @@ def joined(kind: str, parts: Iterable[tuple[str, str]]) -> str:
 
 
 def texts_of_parts(parts: Iterable[tuple[str, Readable]]) -> Texts:
-    """The sources of an executable that consists of `parts` (name, executable): every kind of source that some part
-    has.
+    """The sources of an executable that consists of `parts` (name, executable). It has every kind of source that at
+    least one part has.
     """
     listed = list(parts)
 

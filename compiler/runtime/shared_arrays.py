@@ -1,4 +1,6 @@
-"""Constants shared by several networks, such as programs of one model for many lengths: each is stored once."""
+"""Constants that several networks share, each stored once. The networks are, for example, programs of one model for
+different lengths.
+"""
 
 from __future__ import annotations
 
@@ -25,8 +27,8 @@ class SharedArrays:
     """Read-only arrays that several networks share, looked up by content and stored side by side
     (`codegen.cpu.memory`).
 
-    `panels`: for each size (depth, columns) of weights of matrix products on processors, the widths of the panels into
-    which such weights are packed, in vectors (`templates.cpu.panel_widths`).
+    `panels`: for matrix products on processors, maps the size of the weights (depth, columns) to the widths of the
+    panels into which weights of this size are packed. Widths count vectors (`templates.cpu.panel_widths`).
     """
 
     panels: dict[tuple[int, int], list[int]] = field(default_factory=dict)
@@ -37,8 +39,8 @@ class SharedArrays:
     def held(self, array: np.ndarray) -> np.ndarray:
         """The shared array with the type, shape and bytes of `array`.
 
-        If an earlier array begins with the same bytes, and they are at least `network_description.HEAD` bytes, the
-        result is a view of its beginning, else a copy of `array`.
+        If `array` has at least `network_description.HEAD` bytes and an earlier array begins with the same bytes, the
+        result is a view of the earlier array. Otherwise it is a copy of `array`.
         """
         flat = np.ascontiguousarray(array)
         raw = flat.reshape(-1).view(np.uint8)
@@ -62,7 +64,7 @@ def run_time_graph(graph: Graph) -> Graph:
 
 
 def share_launches(launches: Sequence[Launch[KernelT]], shared: SharedArrays) -> tuple[Launch[KernelT], ...]:
-    """The launches with each constant replaced by the equal array in `shared`, which is added if missing."""
+    """The launches, where the equal array in `shared` replaces each constant. Missing arrays are added to `shared`."""
     return tuple(
         [
             replace(launch, constants={name: shared.held(array) for name, array in launch.constants.items()})

@@ -1,4 +1,6 @@
-"""Networks with inputs whose values determine shapes: compiled at run time, once for each set of values."""
+"""Networks in which the values of some inputs determine shapes. They are compiled at run time, once for each set of
+values.
+"""
 
 from __future__ import annotations
 
@@ -24,8 +26,9 @@ class SpecializedNetwork(Closing):
     """An executable that compiles a program for each new set of values of its `parameters`, the inputs whose values
     determine shapes.
 
-    `run` caches the last `MOST_PROGRAMS` programs. `specialize` compiles a program. If it raises an error, `more` gets
-    the error and returns the inputs that must become parameters as well; if there are none, the error is raised.
+    `run` caches the last `MOST_PROGRAMS` programs. `specialize` compiles a program. If `specialize` raises an error,
+    `more` takes the error and returns further inputs that must become parameters. If there are no such inputs, `run`
+    raises the error.
     """
 
     def __init__(

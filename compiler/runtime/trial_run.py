@@ -17,11 +17,13 @@ from collections.abc import Callable
 from typing import NoReturn
 
 LEAST_SECONDS = 10.0
-"""Constant part, in seconds, of the time limit of a trial run. It is long because memory pages are accessed for the
-first time.
+"""Constant part, in seconds, of the time limit of a trial run. The limit is generous because the run accesses memory
+pages for the first time.
 """
 LEAST_OPERATIONS_PER_SECOND = 2e8
-"""Assumed least speed of a machine, by which a trial run's time limit grows with its operations."""
+"""Assumed least speed of a machine. The time limit of a trial run grows with the number of operations divided by this
+speed.
+"""
 _MOST_BYTES = 4096
 """Length in bytes of the longest message that is read from the trial process."""
 

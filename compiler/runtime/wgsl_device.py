@@ -1,5 +1,5 @@
-"""Access to a device by wgpu (Vulkan, Metal or DirectX); no other module calls wgpu. Implements the protocol
-`cuda_device.Device`, and holds the functions of this kind of GPU (`KIND`, a `gpus.GpuKind`).
+"""Access to a device by wgpu (Vulkan, Metal or DirectX). No other module calls wgpu. This module implements the
+protocol `cuda_device.Device`, and has the functions of this kind of GPU (`KIND`, a `gpus.GpuKind`).
 
 WebGPU has buffers, not addresses. This module gives each allocation a range of invented addresses (numbers). A launch
 converts an address to the buffer whose range contains it, and to an offset in the buffer.
@@ -59,8 +59,8 @@ _LIMITS = (
     "max-compute-workgroup-size-z",
     "min-storage-buffer-offset-alignment",
 )
-"""Limits for which an opened device gets the adapter's values. Its other limits are the least that WebGPU
-guarantees.
+"""Limits for which an opened device gets the adapter's values. All other limits of the device are the least values that
+WebGPU guarantees.
 """
 _CLOCK = "timestamp-query"
 _DECLARED = re.compile(
@@ -155,8 +155,8 @@ class WgslDevice(QueuedDevice):
             return _Memory(self, address)
 
     def load(self, cubin: bytes, functions: Mapping[str, int]) -> DeviceModule:
-        """Compiles the WGSL text in `cubin`, with the kernels named in `functions` (the numbers in `functions` are not
-        used). Raises DeviceError with the compiler's message.
+        """Compiles the WGSL text in `cubin`. The keys of `functions` are the kernels' names; its values have no effect.
+        Raises DeviceError with the compiler's message.
         """
         text = cubin.decode()
         bindings: list[tuple[str, str]] = []
@@ -183,8 +183,8 @@ class WgslDevice(QueuedDevice):
             self._queue.write_buffer(buffer, offset, np.pad(data, (0, -data.size % 4)))
 
     def copy_out(self, destination: PinnedMemory, start: int, address: int, size: int) -> None:
-        """Copies `size` bytes from the invented address `address` to `destination`, from its byte `start` on, after all
-        work in the queue, and waits for them.
+        """Copies `size` bytes from the invented address `address` to `destination`, from byte `start` of `destination`
+        on. The copy follows all work in the queue; the method waits until it is done.
         """
         if not size:
             return
@@ -362,7 +362,7 @@ class _Module:
 
 
 def _line(error: BaseException) -> str:
-    """The message of an error of wgpu as one line, without its quotation of the source and the name of the call."""
+    """The message of an error of wgpu as one line. The quoted source and the name of the call are removed."""
     lines = [line.strip() for line in str(error).splitlines()]
     told = [line for line in lines if line and line[0] not in "│┌=^" and not line[0].isdigit()]
     told = [

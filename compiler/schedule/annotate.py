@@ -32,13 +32,13 @@ def annotate(program: Program, name: str, kind: LoopKind) -> Program:
     rewrite (`kind` is "serial", "unroll", "vectorize", "parallel", "virtual_thread", "block.x" … "thread.z"):
         for i in range(n):             for i in kind(n):
             body                 ->        body
-    The meaning is the same for all kinds, also in the interpreter: every iteration, in order. Code of the targets:
+    The meaning is the same for all kinds, also in the interpreter: every iteration, in order. In code for a target,
     "unroll" repeats the body; "vectorize" computes all iterations at once, one in each lane; "parallel" distributes
     them to the threads of a processor; "virtual_thread" gives every iteration its own copy of the buffers in it, so
     that an accelerator's units overlap iterations; "block.x" and so on make the loop an axis of a GPU's grid. Loops on
-    the same axis, one after the other in a block, run on the same threads, in an order that barriers ensure.
-    Code generation raises an error for kinds that the target does not support.
-    "serial", "unroll" and "virtual_thread" are always legal (they keep the order, or every dependence). The other kinds
+    the same axis, one after the other in a block, run on the same threads, in an order that barriers ensure. Code
+    generation raises an error for kinds that the target does not support.
+    "serial", "unroll" and "virtual_thread" are always legal (they keep the order or all dependences). The other kinds
     are legal if no two iterations touch the same element of a buffer that the body writes; this is not checked again
     for a loop that already has one of these kinds (so parallel loops can be fused first, then bound). Axes of a grid
     must also obey `ir.grid.grid_obstacle`: no axis contains itself, no thread axis contains a block axis, extents have

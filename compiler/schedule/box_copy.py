@@ -32,7 +32,8 @@ def box_copy(program: Program, name: str) -> Program:
     where = f"cannot copy a box at {name}: "
     elements = _elements(path[-1])
     if elements is None:
-        raise LegalityError(f"{where}it does not copy one element unchanged", program, name)
+        reason = f"{where}it does not copy one element of another buffer, unchanged and of the same type"
+        raise LegalityError(reason, program, name)
     to, of, pad = elements
     ranges = loop_ranges(node for node in path if isinstance(node, For))
     forms = [[simplify_form(index, ranges) for index in load.indices] for load in (to, of)]
@@ -48,18 +49,15 @@ def box_copy(program: Program, name: str) -> Program:
             held.insert(0, d or 0)
         at -= 1
     if not loops:
-        raise LegalityError(
-            f"{where}no serial loop around it is an index of both source and destination", program, name
-        )
+        reason = f"{where}no serial loop directly around it is an index of both source and destination"
+        raise LegalityError(reason, program, name)
     if any(free_vars(loop.extent) & loops.keys() for loop in loops.values()):
-        raise LegalityError(f"{where}its loops depend on one another", program, name)
+        reason = f"{where}the extent of a loop around it depends on another of these loops"
+        raise LegalityError(reason, program, name)
     orders = [sorted(range(len(held)), key=held.__getitem__) for held in dimensions]
     if orders[0] != orders[1] or any(len(set(held)) != len(held) for held in dimensions):
-        raise LegalityError(
-            f"{where}its loops index the dimensions of source and destination in different orders",
-            program,
-            name,
-        )
+        reason = f"{where}its loops must index different dimensions, in one order in source and destination"
+        raise LegalityError(reason, program, name)
 
     def region(load: Load, indices: list[LinearForm], held: list[int]) -> Region:
         own = dict(zip(held, reversed(loops.values()), strict=True))

@@ -35,12 +35,13 @@ def cache_write(program: Program, buffer: str, loop: str | None, scope: str) -> 
     if (held := asynchronous(body)) is not None:
         raise LegalityError(f"cannot cache {buffer}: {held}", program, loop or "")
     uses = touches(body, buffer).get(buffer, [])
-    where, at = loop or program.name, loop or ""
+    where, at = f"loop {loop}" if loop else f"program {program.name}", loop or ""
     if not any(u.write for u in uses):
-        raise LegalityError(f"cannot cache {buffer}: nothing under {where} writes it", program, at)
+        raise LegalityError(f"cannot cache {buffer}: no statement in {where} writes it", program, at)
     writer = uses[0].by
     if len(uses) != 1 or not isinstance(writer, Assign | Reduce):
-        raise LegalityError(f"cannot cache {buffer}: more than one access to it under {where}", program, at)
+        reason = f"cannot cache {buffer}: {where} must access it in one place only, by an assignment or a sum"
+        raise LegalityError(reason, program, at)
     around = loops_around(body, writer)
     inner = {inner_loop.name for inner_loop in around}
     if isinstance(writer, Reduce) and not _starts(writer, inner):
@@ -48,7 +49,7 @@ def cache_write(program: Program, buffer: str, loop: str | None, scope: str) -> 
         raise LegalityError(reason, program, writer.name)
     result = write_regions(body, {}, ranges)[old]
     if not fills_box(uses[0].starts, (1,) * len(old.shape), result.extents, around, ranges):
-        reason = f"cannot cache {buffer}: {writer.name} does not write all of a box under {where}"
+        reason = f"cannot cache {buffer}: {writer.name} does not write all of a box in {where}"
         raise LegalityError(reason, program, writer.name)
     local = local_buffer(program, result, ranges, scope)
     copy = Copy(
@@ -61,8 +62,8 @@ def cache_write(program: Program, buffer: str, loop: str | None, scope: str) -> 
 
 
 def _starts(reduce: Reduce, inner: set[str]) -> bool:
-    """Whether each element of a sum is initialized in the iteration in which all of the sum's reduction loops are at 0,
-    and in no other. False also if a reduction loop is not in `inner`.
+    """Whether each element of a sum is initialized exactly once: in the iteration with all reduction loops of the sum
+    at 0. False also if a reduction loop is not in `inner`.
     """
     own = None if reduce.first is None else starting_loops(reduce.first)
     if own is None or own - inner:

@@ -36,7 +36,7 @@ _ZERO, _ONE = Const(0), Const(1)
 
 
 def compute_at(program: Program, name: str, loop: str) -> Program:
-    """Moves the statements that produce a buffer, such as `name`, into the loop `loop` around the buffer's consumers.
+    """Moves `name` and all other statements that write the same buffer into the loop `loop` around the consumers.
 
     rewrite:
         alloc T[n]                         for i in range(n // 4):
@@ -63,14 +63,15 @@ def compute_at(program: Program, name: str, loop: str) -> Program:
         raise LegalityError(f"cannot move {name}: {buffer.name} is a parameter of the program", program, name)
     alloc = alloc_path[-1]
     if not any(node is alloc for node in path):
-        raise LegalityError(f"cannot move {name}: {buffer.name} does not exist at {loop}", program, loop)
+        reason = f"cannot move {name}: loop {loop} is outside the allocation of {buffer.name}"
+        raise LegalityError(reason, program, loop)
     if (held := asynchronous(alloc)) is not None:
         raise LegalityError(f"cannot move {name}: {held}", program, name)
     producers = _producers(program, path, alloc, buffer, name, loop)
     ranges = loop_ranges(n for n in path if isinstance(n, For))
     needed = read_regions(at.body, {}, ranges, only=buffer.name).get(buffer)
     if needed is None:
-        raise LegalityError(f"cannot move {name}: nothing under {loop} reads {buffer.name}", program, loop)
+        raise LegalityError(f"cannot move {name}: no statement in {loop} reads {buffer.name}", program, loop)
 
     nests = [_Nest.of(p, buffer, ranges, program) for p in producers]
     box = _Box.of(needed, ranges)
@@ -134,16 +135,15 @@ def _producers(
                 raise LegalityError(reason, program, loop)
             if len(writes) > 1:
                 other = sorted(writes - {buffer.name})[0]
-                raise LegalityError(f"cannot move {name}: its nest writes {other} too", program, name)
+                raise LegalityError(f"cannot move {name}: its loops also write {other}", program, name)
             producers.append(s)
             read |= uses.keys() - {buffer.name}
     under = written(path[-1])
     if buffer.name in under or not producers:
-        raise LegalityError(
-            f"cannot move {name}: {buffer.name} is already computed under {loop}", program, loop
-        )
+        reason = f"cannot move {name}: {buffer.name} is already computed inside loop {loop}"
+        raise LegalityError(reason, program, loop)
     if clash := sorted(read & under):
-        reason = f"cannot move {name}: {clash[0]}, which it reads, is overwritten under {loop}"
+        reason = f"cannot move {name}: {clash[0]}, which it reads, is overwritten in {loop}"
         raise LegalityError(reason, program, name)
     return producers
 
@@ -175,9 +175,9 @@ class _Nest:
     """A producer: its `loops` (outermost first), statement `leaf`, and the box (rectangle of elements) that it writes.
 
     `variables[d]`: the loop whose variable is the index of dimension d, or None. `boxed[d]`: whether the statement
-    copies several elements along dimension d from the same index in every iteration. A dimension without a variable
-    that is not boxed cannot shrink. `starts`, `extents`: first index and extent, in each dimension, of the box that all
-    iterations of the nest together write.
+    copies several elements along dimension d from the same index in every iteration. A dimension cannot shrink if it
+    has no variable and is not boxed. `starts`, `extents`: first index and extent, in each dimension, of the box that
+    all iterations of the nest together write.
     """
 
     loops: tuple[For, ...]

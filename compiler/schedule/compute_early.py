@@ -31,8 +31,8 @@ def compute_early(program: Program, name: str, function: str = "") -> Program:
     and f returns the type of the buffer.
 
     With `function`, the name of f, `name` is a parameter. The program then expects f of the parameter's elements: the
-    caller must compute f of the array, as `pack.pack_arrays` does. Legal if every read of the parameter, and of all
-    buffers that hold nothing but copies of its elements and pads p = f(p), is the argument of f.
+    caller must compute f of the array, as `pack.pack_arrays` does. Legal if every read of the parameter is the argument
+    of f. Buffers that hold only copies of the parameter's elements, and pads p with p = f(p), count as the parameter.
     """
     if function:
         return _compute_ahead(program, name, function)
@@ -76,7 +76,8 @@ def _compute_ahead(program: Program, parameter: str, function: str) -> Program:
             held.add(copy.destination.buffer.name)
             pad = np.float32(0) if copy.pad is None else copy.pad.value
             if FUNCTIONS[function](np.float32(pad)) != pad:
-                raise LegalityError(f"{where}{copy.name} pads with {pad}", program, copy.name)
+                reason = f"{where}{copy.name} pads with {pad}, which {function} would change"
+                raise LegalityError(reason, program, copy.name)
     for buffer in sorted(held):
         for use in uses.get(buffer, []):
             of = use.by.source.buffer.name if isinstance(use.by, Copy) else ""

@@ -50,8 +50,8 @@ def fills_box(
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Digits:
     """Decides whether accesses touch every index of one dimension. The index is a mixed-radix number with loop
-    variables as digits. `loops`: extents by name; `ranges`: ranges of all loops; `width`: elements touched by one
-    access.
+    variables as digits. `loops`: the extent of each loop, by loop name; `ranges`: ranges of all loops; `width`:
+    elements touched by one access.
     """
 
     loops: dict[str, Expr]
@@ -101,8 +101,9 @@ class _Digits:
         return not across or _same(extent, reached + 1, self.ranges)
 
     def parts(self, extent: Expr) -> tuple[int | None, list[Expr]]:
-        """Splits an extent that is a minimum of several expressions. Returns the least of the constants among them
-        (without constants an upper bound of the extent), and the other expressions.
+        """Splits an extent that is a minimum of several expressions. Returns (number, the expressions that are not
+        constants). The number is the least constant among the expressions; if there is no constant, it is an upper
+        bound of the extent.
         """
         flat, stack = [], [extent]
         while stack:
@@ -116,8 +117,8 @@ class _Digits:
         return min(constants, default=interval(extent, self.ranges).high), rest
 
     def clip(self, name: str, part: Expr, order: list[str], steps: dict[str, int]) -> tuple[str, Expr] | None:
-        """Converts a bound on the loop variable `name` to a bound on a mixed-radix number, of which this variable is
-        the lowest digit: the bound i < 10 - 4*o on i becomes the bound 4*o + i < 10 on the number 4*o + i.
+        """Converts a bound on the loop variable `name` to a bound on a mixed-radix number whose lowest digit is this
+        variable: the bound i < 10 - 4*o on i becomes the bound 4*o + i < 10 on the number 4*o + i.
 
         `part` is the upper bound on the variable (here 10 - 4*o); the loop variables in it are the other digits.
         `steps` gives the weight of each digit, by loop variable; `order` lists the variables by ascending weight.
@@ -151,7 +152,9 @@ def _same(a: Expr, b: Expr, ranges: Ranges) -> bool:
 
 
 def _least(form: LinearForm) -> list[LinearForm]:
-    """Expands the `min` operators in `form`: returns linear forms without them, of which the least equals `form`."""
+    """Expands the `min` operators in `form`: returns linear forms without `min`; the least of these forms equals
+    `form`.
+    """
     for atom, coefficient in form.terms.items():
         if isinstance(atom, Binary) and atom.op == "min" and coefficient > 0:
             rest = form.without(atom)

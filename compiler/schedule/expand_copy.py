@@ -26,8 +26,8 @@ def expand_copy(program: Program, name: str) -> Program:
                                                                    for T.1 in range(n):
                                                                        T: T[T.0, T.1] = select(0 <= i - 1 + T.0 and
                                                                           i - 1 + T.0 < 8, A[i - 1 + T.0, T.1], 0)
-    If the two regions have extents of 1 in the same dimensions, these dimensions get loops too, else no loops.
-    Conditions that provably hold are left out. Legal unless the copy is asynchronous or stays within one buffer.
+    Dimensions of extent 1 get loops only if both regions have extents of 1 in the same dimensions. Conditions that
+    provably hold are left out. Legal unless the copy is asynchronous or stays within one buffer.
     """
     path = locate(program, name)
     copy = path[-1]

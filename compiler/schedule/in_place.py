@@ -87,15 +87,16 @@ def _check_uses(program: Program, where: str, scope: Alloc, statement: Assign, o
                     reason = f"{where}it reads an element of {operand} that is not the one that it writes"
                     raise LegalityError(reason, program, name)
                 if load.buffer.name == result:
-                    raise LegalityError(f"{where}it reads {result}, which it writes", program, name)
+                    raise LegalityError(
+                        f"{where}it also reads {result}, the buffer that it writes", program, name
+                    )
             continue
         for use in touches(part, result if before else operand).get(result if before else operand, []):
             reason = f"{where}{use.by.name} uses {result if before else operand} {'before' if before else 'after'} it"
             raise LegalityError(reason, program, use.by.name)
     if before:
-        raise LegalityError(
-            f"{where}a loop contains it, but not the allocation of {scope.buffer.name}", program, name
-        )
+        reason = f"{where}the loops inside the allocation of {scope.buffer.name} must contain only {name}"
+        raise LegalityError(reason, program, name)
 
 
 def _parts(body: Node) -> Iterator[Stmt]:

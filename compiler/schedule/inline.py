@@ -45,9 +45,11 @@ def compute_inline(program: Program, name: str) -> Program:
     statements = inner.statements if isinstance(inner, Seq) else (inner,)
     position = next((i for i, s in enumerate(statements) if _leaf(s) is statement), None)
     if position is None:
-        raise LegalityError(
-            f"cannot inline {name}: it is not directly inside the allocation of {buffer}", program, name
+        reason = (
+            f"cannot inline {name}: the loops around it must be directly inside the allocation of {buffer} and contain "
+            f"only {name}"
         )
+        raise LegalityError(reason, program, name)
     variables = _variables(statements[position], statement, program, name)
     read = touches(statements[position]).keys() - {buffer}
     others = (*statements[:position], *statements[position + 1 :])

@@ -30,19 +30,20 @@ def cache_read(program: Program, buffer: str, loop: str | None, scope: str) -> P
                 C[i] += A[i * 4 + j]      ->        A.inp: copy A.inp[0:4] = A[i * 4:i * 4 + 4]
                                                     for j in range(4):
                                                         C[i] += A.inp[j]
-    The new buffer, and the copy, are called `buffer`.`scope` (with a number if taken); its shape is that of the
-    greatest box read in one iteration. Legal if nothing under `loop` writes the buffer or copies asynchronously, the
-    box is within the buffer, and the hardware operations that read the buffer accept `scope`."""
+    The new buffer, and the copy, are called `buffer`.`scope` (with a number if taken); the buffer's shape is that of
+    the greatest box read in one iteration. Legal if nothing under `loop` writes the buffer or copies asynchronously,
+    the box is within the buffer, and the hardware operations that read the buffer accept `scope`."""
     path, body, ranges = body_at(program, loop)
     old = buffer_named(program, buffer)
     if (held := asynchronous(body)) is not None:
         raise LegalityError(f"cannot cache {buffer}: {held}", program, loop or "")
-    where = loop or program.name
+    where = f"loop {loop}" if loop else f"program {program.name}"
     if buffer in written(body):
-        raise LegalityError(f"cannot cache {buffer}: it is written under {where}", program, loop or "")
+        reason = f"cannot cache {buffer}: {where} also writes it; choose a loop that only reads it"
+        raise LegalityError(reason, program, loop or "")
     needed = read_regions(body, {}, ranges, only=buffer).get(old)
     if needed is None:
-        raise LegalityError(f"cannot cache {buffer}: nothing under {where} reads it", program, loop or "")
+        raise LegalityError(f"cannot cache {buffer}: no statement in {where} reads it", program, loop or "")
     check_inside(program, needed, ranges, loop)
     check_operands(program, body, buffer, scope, f"cannot cache {buffer} in {scope}")
     local = local_buffer(program, needed, ranges, scope)
@@ -61,7 +62,7 @@ def cache_name(program: Program, buffer: str, scope: str) -> str:
 
 
 def body_at(program: Program, loop: str | None) -> tuple[tuple[Node, ...], Stmt, Ranges]:
-    """Nodes from `program` to `loop` (None: `program` alone), its body, and ranges of the loop and enclosing loops."""
+    """Nodes from `program` to `loop` (None: `program` alone), body of the last node, and ranges of these loops."""
     if loop is None:
         return (program,), program.body, {}
     path, at = locate_loop(program, loop)
@@ -75,7 +76,7 @@ def with_body(path: tuple[Node, ...], body: Stmt) -> Program:
             return rebuild(path, For(var=var, extent=extent, body=body, kind=kind))
         case Program(name=name, parameters=parameters):
             return Program(name=name, parameters=parameters, body=body)
-    raise TypeError("only loops and programs have a body")
+    raise TypeError(f"a {type(path[-1]).__name__} has no body; only loops and programs have one")
 
 
 def local_buffer(program: Program, box: Region, ranges: Ranges, scope: str) -> Buffer:

@@ -35,12 +35,12 @@ def pack(program: Program, buffer: str, tiles: Tiles, order: Order) -> Program:
             for k: for j.0 in range(3):          ->        for k: for j.0 in range(3):
                 for j.1: ... W[k, j.0 * 16 + j.1]              for j.1: ... W[j.0, k, j.1]
     `tiles` are (dimension, size), each dimension at most once: a dimension of n elements becomes ceil(n / size) tiles.
-    `order` lists the result's dimensions as numbers: the first numbers are the old dimensions (a tiled dimension counts
-    tiles), the next numbers the positions within tiles, as listed in `tiles`. The caller must pack a parameter in the
-    same way: `pack_array` does, with zeros in elements of tiles beyond the old shape.
-    Legal if all accesses are to single elements, or are copies of boxes (rectangles of elements) that have one element
-    or one whole tile in each cut dimension, and whose dimensions stay in order. If tiles extend beyond the old shape, a
-    copy's pads must be zeros, and the buffer a parameter.
+    `order` lists the result's dimensions as numbers. Numbers 0 .. n - 1 are the n old dimensions (a tiled dimension
+    then counts tiles), and number n + i is the position within a tile of `tiles[i]`. The caller must pack a parameter
+    in the same way: `pack_array` does, with zeros in elements of tiles beyond the old shape.
+    Legal if each access is to a single element, or is a copy of a box (rectangle of elements). The box must have one
+    element or one whole tile in each cut dimension, and its dimensions must stay in order. If tiles extend beyond the
+    old shape, a copy's pads must be zeros, and the buffer a parameter.
     """
     old = buffer_named(program, buffer)
     sizes = dict(tiles)
@@ -61,7 +61,7 @@ def pack(program: Program, buffer: str, tiles: Tiles, order: Order) -> Program:
     ):
         if isinstance(use.by, Intrinsic):
             raise LegalityError(
-                f"cannot pack {buffer}: the intrinsic {use.by.name} accesses more than single elements of it",
+                f"cannot pack {buffer}: the intrinsic {use.by.name} accesses a block of it, not single elements",
                 program,
                 use.by.name,
             )
@@ -176,7 +176,7 @@ def pack_array(array: np.ndarray, tiles: Tiles, order: Order) -> np.ndarray:
 
 
 def pack_arrays(trace: Iterable[Step], arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """`arrays` by parameter name, as the `pack` steps and `compute_early` steps of parameters in a trace require."""
+    """The `arrays` (by parameter name) changed as the steps `pack` and `compute_early` of a trace require."""
     packed = dict(arrays)
     for step in trace:
         match step.primitive, *step.arguments:

@@ -1,5 +1,5 @@
-"""pad: rounds a loop of a sum up to a multiple of a tile; the copies of its operands fill the new elements with
-zeros.
+"""pad: rounds a loop of a sum up to a multiple of a tile. The copies that fill the sum's operands put zeros into the
+new elements.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ def pad(program: Program, loop: str, multiple: int) -> Program:
         for i in range(4):                       ->     for i in range(4):
             for k in range(6):                              for k in range(8):
                 C[i] += a[i, k] * b[k] first k == 0             C[i] += a[i, k] * b[k] first k == 0
-    Buffers that the loop's variable indexes grow: copies that fill operands put zeros into the new elements; new
-    elements of the sum's buffer are never read. Does nothing if the extent is a multiple.
+    Every buffer that has the loop's variable as an index grows. Copies that fill operands put zeros into the new
+    elements; new elements of the sum's buffer are never read. Does nothing if the extent is a multiple.
 
     Legal for a nest of loops around one Reduce that adds. The loop's variable may occur only as a whole index of
-    allocated buffers, and each operand must be filled by one copy (or loops around one). If the loop is a reduction
-    loop (k above), new terms must be zero: the Reduce must add a product, and the copies of its factors must read new
-    elements outside of the source, as zeros (for integers, one zero factor suffices). If the loop is not a reduction
-    loop, an operand's index may also be a multiple of the variable plus other variables, as in a window. Raises
-    LegalityError for a multiple below 1.
+    allocated buffers, and each operand must be filled by one copy, which may be inside loops. If the loop is a
+    reduction loop (k above), new terms must be zero: the Reduce must add a product, and the copies of its factors must
+    read new elements outside of the source, as zeros (for integers, one zero factor suffices). If the loop is not a
+    reduction loop, an operand's index may also be a multiple of the variable plus other variables, as in a window.
+    Raises LegalityError for a multiple below 1.
     """
     _, at = locate_loop(program, loop)
     where = f"cannot pad {loop}: "
@@ -138,7 +138,9 @@ def _step(index: Expr, loop: str) -> int:
 
 
 def _outside_loads(value: Expr, loop: str) -> bool:
-    """Whether a value uses a loop's variable outside of the indices of loads."""
+    """Whether a value may use a loop's variable outside of the indices of loads. A load inside a selection or a call
+    counts as such a use if its indices contain the variable; roundings to tf32 are excepted.
+    """
     match value:
         case Load():
             return False
@@ -192,7 +194,8 @@ def _filling(
         to = Region(buffer=to.buffer, starts=to.starts, extents=_grown(to.extents, d, new))
         of = Region(buffer=of.buffer, starts=of.starts, extents=_grown(of.extents, e, new))
     else:
-        raise LegalityError(f"{where}{copy.name} does not fill {buffer.name} in order", program, copy.name)
+        reason = f"{where}{copy.name} must fill dimension {d} of {buffer.name} from 0 to its end, in order"
+        raise LegalityError(reason, program, copy.name)
     lows = {e: interval(start, ranges).low for e, start in beyond.items()}
     outside = any(low is not None and low >= of.buffer.shape[e] for e, low in lows.items())
     return replace(copy, destination=to, source=of, pad=value), growing, value.value == 0 and outside

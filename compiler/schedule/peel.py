@@ -24,8 +24,8 @@ def peel(program: Program, loop: str, end: str = LAST) -> Program:
         for i in range(3):                             for i in range(2):
             for j in range(min(4, 10 - i * 4)):    ->      for j in range(4): body(i, j)
                 body(i, j)                             for j.last in range(2): body(2, j.last)
-    Extents and conditions are simplified in both parts, and loops without iterations (such as a guard's in the last
-    tile) are removed. Loops, statements and buffers in the copy get the suffix `.last` (`.first`), or `.last.1` and so
+    Extents and conditions are simplified in both parts, and loops without iterations (such as the loop that `guard`
+    adds) are removed. Loops, statements and buffers in the copy get the suffix `.last` (`.first`), or `.last.1` and so
     on if one of the names is taken. Legal because iterations and order stay. With a single iteration, the loop is
     removed and the names stay. Raises LegalityError if the extent is not a constant above 0.
     """

@@ -38,14 +38,14 @@ def pipeline(program: Program, loop: str, stages: int, ahead: int | None = None)
                                                      wait 0
     The buffers that these copies fill get `stages` slots, used in turn, and move outside the loop; `k.next` has one
     iteration if a later iteration needs the copies, else none. Every iteration commits one group of copies, so that at
-    the wait of iteration k, the group with its data is the oldest of `ahead` (by default `stages` - 1) groups. Copies
-    are issued after that wait, so that one barrier between threads serves two purposes: arrived data may be read, and
-    data already read may be overwritten. With a smaller `ahead`, the slots of the last `stages` - 1 - `ahead`
-    iterations are not overwritten: hardware may still be reading them. Copies may be inside loops, such as copies
-    shared by threads; the names of these loops' copies before the loop also end with ".ahead". Legal if the iterations
-    run in order, the body begins with plain copies into buffers that the body allocates, and no other statement of the
-    body writes these buffers or the copies' sources. Raises LegalityError for less than two stages, for `ahead` below 1
-    or above `stages` - 1, and if a new name is taken.
+    the wait of iteration k, the group with this iteration's data is the oldest of `ahead` (by default `stages` - 1)
+    groups. Copies are issued after that wait, so that one barrier between threads serves two purposes: arrived data may
+    be read, and data already read may be overwritten. With a smaller `ahead`, the slots of the last `stages` - 1 -
+    `ahead` iterations are not overwritten: hardware may still be reading them. Copies may be inside loops, for example
+    loops over threads that share a copy. The first copies, before the loop `loop`, are inside loops whose names end
+    with ".ahead". Legal if the iterations run in order, the body begins with plain copies into buffers that the body
+    allocates, and no other statement of the body writes these buffers or the copies' sources. Raises LegalityError for
+    less than two stages, for `ahead` below 1 or above `stages` - 1, and if a new name is taken.
     """
     path, at = locate_loop(program, loop)
     where = f"cannot pipeline {loop}: "

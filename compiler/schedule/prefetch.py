@@ -34,8 +34,9 @@ def prefetch(program: Program, loop: str, buffer: str, ahead: int) -> Program:
             body(k), which reads W[k, 0:16]  ->  prefetch_float32_16(W[k:k + 1, 0:16]) ahead=4096
                                                  body(k)
     The region is the box that the body reads; the prefetched addresses may be outside of the buffer, which is harmless.
-    Legal if the loop is serial, unrolled or parallel and in no vectorized loop, and its body reads a box of constant
-    size, contiguous in memory and inside the buffer, of a parameter or of an allocation outside of the loop.
+    Legal if the loop is serial, unrolled or parallel, and not inside a vectorized loop. The buffer must be a parameter
+    or be allocated outside of the loop. The body must read a box of constant size, inside the buffer and contiguous in
+    memory.
     """
     path, old = locate_loop(program, loop)
     if old.kind not in ("serial", "unroll", "parallel") or any(

@@ -19,7 +19,7 @@ from .tree import locate, names_in, rebuild
 
 
 def decompose_reduction(program: Program, name: str, loop: str) -> Program:
-    """Initializes the sum `name` in a separate loop nest before `loop`, with its identity (0, or the least value).
+    """Initializes the sum `name` with its operator's identity (0 or the least value) in a loop nest before `loop`.
 
     rewrite:
                                                            for j.init in range(4):
@@ -85,7 +85,7 @@ def reduce_named(program: Program, name: str) -> tuple[tuple[Node, ...], Reduce]
     if not isinstance(reduce, Reduce):
         raise LegalityError(f"{name} is not a sum", program, name)
     if reduce.op not in ("add", "max"):
-        raise LegalityError(f"{name} combines by {reduce.op}, which may not be regrouped", program, name)
+        raise LegalityError(f"{name} combines by {reduce.op}; it must combine by add or max", program, name)
     if reduce.first is None:
         raise LegalityError(
             f"{name} only adds to earlier contents of its buffer: no condition says when the sum starts at zero",

@@ -30,9 +30,10 @@ def reverse_compute_at(program: Program, name: str, loop: str) -> Program:
         for a in range(n):                           for a in range(4):
             C[a] = g(T[a])                               C[i * 4 + a] = g(T[a])
 
-    The consumer's loops keep their names; a loop whose variable alone is an index of the buffer it reads shrinks to the
-    box (rectangle of elements) that one iteration of `loop` writes. If nothing else uses the buffer, its allocation
-    moves too and shrinks, unless the producer reads the buffer or the allocation is outside a loop around both.
+    The consumer's loops keep their names. A loop of the consumer shrinks if its variable alone is an index of the
+    buffer that the consumer reads: it shrinks to the box (rectangle of elements) that one iteration of `loop` writes.
+    If nothing else uses the buffer, its allocation moves too and shrinks, unless the producer reads the buffer or the
+    allocation is outside a loop around both.
 
     Legal under these conditions. The consumer is one loop nest around one Assign or Reduce, after the nest that
     contains `loop`. Each iteration of `loop` (and of the loops around it in that nest) writes a box of its own,
@@ -129,16 +130,19 @@ def _intermediate_buffers(program: Program, parent: Seq, nest: Stmt, consumer: S
         written = {n for n, uses in theirs.items() if any(u.write for u in uses)}
         if clash := sorted(writes & theirs.keys()):
             who = theirs[clash[0]][0].by.name
-            raise LegalityError(f"cannot move {name}: {who} uses {clash[0]}, which it writes", program, who)
+            raise LegalityError(
+                f"cannot move {name}: {who} uses {clash[0]}, which {name} writes", program, who
+            )
         if s is nest:
             buffers = written & mine.keys()
         elif clash := sorted(written & mine.keys()):
             who = theirs[clash[0]][0].by.name
-            raise LegalityError(f"cannot move {name}: {who} writes {clash[0]}, which it reads", program, who)
+            raise LegalityError(
+                f"cannot move {name}: {who} writes {clash[0]}, which {name} reads", program, who
+            )
     if not buffers:
-        raise LegalityError(
-            f"cannot move {name}: nothing that it reads is computed in the nest", program, name
-        )
+        reason = f"cannot move {name}: the loop nest into which it would move computes nothing that it reads"
+        raise LegalityError(reason, program, name)
     return buffers
 
 
@@ -154,10 +158,11 @@ def _box(
 ) -> tuple[Region, Region]:
     """Returns two boxes (rectangles of elements) of buffer `name`: the box that one iteration of loop `at` writes, and
     the box that all of `nest` writes. `own`: the loops of the nest down to `at`; `outer`: ranges of the loops around
-    the nest; `ranges`: of these and of `own`; `mover`: the statement that the caller wants to move, for messages.
+    the nest; `ranges`: ranges of the loops around the nest and of the loops `own`; `mover`: the statement that the
+    caller wants to move, for messages.
 
-    Raises LegalityError if not every element of the first box is provably written in the iteration, or not every
-    element of the second box by the nest.
+    Raises LegalityError unless the iteration provably writes every element of the first box, and the nest provably
+    writes every element of the second box.
     """
     where = f"cannot move {mover}: "
     under, everywhere = touches(at.body).get(name, []), touches(nest)[name]
@@ -208,7 +213,8 @@ def _limits(
     index = uses[0].starts
     buffer = box.buffer.name
     if any(u.starts != index or any(e != 1 for e in u.extents) for u in uses):
-        raise LegalityError(f"cannot move {name}: it reads {buffer} at several places", program, name)
+        reason = f"cannot move {name}: it must read single elements of {buffer}, all with the same indices"
+        raise LegalityError(reason, program, name)
     over = loop_ranges(chain)
     limits: dict[str, tuple[Expr, Expr]] = {}
     for d, e in enumerate(index):
@@ -254,9 +260,10 @@ def _shrink(
 
 
 def _localize(program: Program, name: str, before: For, own: set[str]) -> Program:
-    """Moves the allocation of buffer `name` into the producer's loop `before`, shrunk to the box (rectangle of
-    elements) that one iteration uses. Returns `program` itself if `name` is a parameter, if the producer reads it, if
-    statements outside of this loop use it, or if a loop in its allocation is around both producer and consumer.
+    """Moves the allocation of buffer `name` into the producer's loop `before`, and shrinks the buffer to the box
+    (rectangle of elements) that one iteration uses. Returns `program` itself if `name` is a parameter, if the producer
+    reads the buffer, if statements outside of this loop use the buffer, or if a loop inside the allocation is around
+    both producer and consumer.
 
     `own`: names of `before` and of the loops around `before` that are not also around the consumer."""
     path, at = locate_loop(program, before.name)

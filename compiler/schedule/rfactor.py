@@ -1,4 +1,4 @@
-"""The primitive `rfactor`: partial sums of a reduction, one for each iteration of a loop, which are then added."""
+"""The primitive `rfactor`: makes partial sums of a reduction, one for each iteration of a loop, and adds these up."""
 
 from __future__ import annotations
 

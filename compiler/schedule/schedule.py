@@ -119,7 +119,7 @@ class Schedule:
         self._apply(pipelining.pipeline, "pipeline", loop, stages, *given)
 
     def peel(self, loop: str, end: str = peeling.LAST) -> str:
-        """Peels a loop's `end` ("last", "first") iteration into a copy (`peel.peel`); returns its names' suffix."""
+        """Peels a loop's `end` ("last", "first") iteration into a copy (`peel.peel`); returns the copy's suffix."""
         before = self._program
         self._apply(peeling.peel, "peel", loop, end)
         return peeling.suffix_for(before, loop, end)
@@ -182,7 +182,7 @@ class Schedule:
         self._apply(partial_sums.rfactor, "rfactor", name, loop)
 
     def compute_at(self, name: str, loop: str) -> None:
-        """Moves the producers of statement `name`'s buffer under `loop` of its consumers (`compute_at.compute_at`)."""
+        """Moves all producers of the buffer that `name` writes into the consumers' `loop` (`compute_at.compute_at`)."""
         self._apply(producers.compute_at, "compute_at", name, loop)
 
     def reverse_compute_at(self, name: str, loop: str) -> None:
@@ -192,7 +192,7 @@ class Schedule:
         self._apply(consumers.reverse_compute_at, "reverse_compute_at", name, loop)
 
     def compute_inline(self, name: str) -> None:
-        """Inlines the value that `name` assigns into reads of its buffer; removes `name` (`inline.compute_inline`)."""
+        """Replaces reads of the buffer that `name` writes by its value; removes `name` (`inline.compute_inline`)."""
         self._apply(inline.compute_inline, "compute_inline", name)
 
     def update_in_place(self, name: str, operand: str) -> None:
@@ -202,8 +202,8 @@ class Schedule:
         self._apply(updates.update_in_place, "update_in_place", name, operand)
 
     def compute_early(self, name: str, *function: str) -> None:
-        """Moves a scalar function that all readers apply to a buffer's elements into the statement `name` that writes
-        the buffer or, with a `function`, from readers of the parameter `name` out (`compute_early.compute_early`).
+        """Moves a scalar function from the readers of a buffer to the statement `name`, which writes the buffer. With
+        `function`, moves it from the readers of the parameter `name` to the caller (`compute_early.compute_early`).
         """
         self._apply(early.compute_early, "compute_early", name, *function)
 

@@ -1,4 +1,4 @@
-"""skip_pads: skips iterations of a sum whose products are all zero. A product is zero if one of its factors was read
+"""skip_pads: skips iterations of a sum in which all products are zero. A product is zero if one of its factors was read
 from the zero padding of a copy.
 """
 
@@ -29,9 +29,9 @@ def skip_pads(program: Program, loop: str) -> Program:
                 for j in range(2):                         for k.in in range(min(1, 4*k + 2*i - 6)):
                     C[i, j] += a[4*k + 2*i + j]                for j in range(2):
                          * W[k]                                    C[i, j] += a[4*k + 2*i + j] * W[k]
-    An iteration of the loop is skipped if it reads only pads of the copy, in all iterations of the loops inside. If it
-    is certain that no iteration does, or if no such copy is found, the program stays as it is. A product of a pad and
-    an infinite factor would be NaN; a skipped product does not make the sum NaN.
+    An iteration of the loop is skipped if it reads only pads of the copy, in all iterations of the loops inside. If
+    provably no iteration reads only pads, or if no copy with pads is found, the program stays as it is. A product of a
+    pad and an infinite factor would be NaN; a skipped product does not make the sum NaN.
 
     Legal for a serial or unrolled loop whose body is loops around one Reduce, which must add to an initialized sum (see
     `decompose_reduction`). Raises LegalityError if the new name is taken.
@@ -42,9 +42,11 @@ def skip_pads(program: Program, loop: str) -> Program:
         raise LegalityError(f"{where}the loop is {at.kind}, and must be serial or unroll", program, loop)
     reduce = _sum(at)
     if reduce is None or reduce.op != "add" or reduce.first is not None:
-        raise LegalityError(
-            f"{where}it is not a nest of loops around one sum that was initialized before", program, loop
+        reason = (
+            f"{where}the loop must contain only loops around one sum, which is initialized before (decompose_reduction "
+            "does that)"
         )
+        raise LegalityError(reason, program, loop)
     around = [n for n in path if isinstance(n, For)]
     inner = {n.name for n in loops(at.body)}
     ranges = loop_ranges((*around, *loops(at.body)))

@@ -105,7 +105,7 @@ class _Match:
         regions: list[Region] = []
         for formal in self.declaration.parameters:
             if formal.name not in self.operands:
-                raise _Mismatch(f"no access corresponds to {formal.name}")
+                raise _Mismatch(f"no access corresponds to the intrinsic's parameter {formal.name}")
             buffer, starts = self.operands[formal.name]
             lead = (Const(1),) * (len(starts) - len(formal.shape))
             extents = lead + tuple([Const(size) for size in formal.shape])
@@ -122,10 +122,9 @@ class _Match:
         match actual, formal:
             case For(), For():
                 if actual.extent != formal.extent:
-                    extents = (
-                        f"`{format_expr(actual.extent)}` iterations against `{format_expr(formal.extent)}`"
-                    )
-                    raise _Mismatch(f"loop {actual.name} has {extents} in {formal.name}")
+                    has, needs = format_expr(actual.extent), format_expr(formal.extent)
+                    where = f"the intrinsic's loop {formal.name}"
+                    raise _Mismatch(f"loop {actual.name} has `{has}` iterations, but {where} has `{needs}`")
                 self.variables[formal.name] = actual.var
                 self.statement(actual.body, formal.body)
             case Seq(statements=a), Seq(statements=f) if len(a) == len(f):
@@ -174,7 +173,7 @@ class _Match:
         expected = [substitute_expr(i, self.variables) for i in formal_indices]
         if formal.name in self.locals:
             if buffer.name != self.locals[formal.name] or list(indices) != expected:
-                raise _Mismatch(f"{formal.name} already corresponds to an access other than", where)
+                raise _Mismatch(f"the intrinsic's buffer {formal.name} does not correspond to", where)
             return
         if buffer.dtype is not formal.dtype or buffer.scope != formal.scope:
             wants = f"{formal.dtype} @ {formal.scope} ({formal.name})"
@@ -196,7 +195,7 @@ class _Match:
     def look_up(
         self, buffer: Buffer, indices: tuple[Expr, ...], formal: Buffer, formal_indices: tuple[Expr, ...]
     ) -> None:
-        """Matches an access to `buffer` with one to `formal`, by indices read from memory; all `buffer` is operand."""
+        """Matches accesses to `buffer` and `formal` with indices read from memory; the operand is all of `buffer`."""
         if (buffer.dtype, buffer.scope, buffer.shape) != (formal.dtype, formal.scope, formal.shape):
             raise _Mismatch(f"buffer {format_buffer(buffer)} does not match {format_buffer(formal)}")
         for index, expected in zip(indices, formal_indices, strict=True):
@@ -235,16 +234,16 @@ class _Match:
         raise _Mismatch("program and intrinsic differ:", actual, formal)
 
     def predicate(self, actual: Reduce, formal: Reduce) -> None:
-        """Matches `first` of two sums, else raises _Mismatch; other conditions in `actual` become the operation's."""
+        """Matches the `first` of two sums or raises _Mismatch; the operation gets conditions that only `actual` has."""
         wanted = [] if formal.first is None else conjuncts(formal.first)
         outer = FIRST in wanted
         if formal.first is None:
             if actual.first is not None:
-                raise _Mismatch("the sum restarts at zero, but the intrinsic never does:", actual)
+                raise _Mismatch("the sum starts at zero, but the intrinsic's sum never does:", actual)
             return
         if actual.first is None:
             if not outer:
-                raise _Mismatch("the sum never restarts at zero, but the intrinsic does:", actual)
+                raise _Mismatch("the sum never starts at zero, but the intrinsic's sum does:", actual)
             rest: Expr | None = None
         else:
             left = conjuncts(actual.first)
@@ -257,13 +256,13 @@ class _Match:
                 left.remove(expected)
             rest = all_of(*left)
             if bad := free_vars(rest) & self.actual_names:
-                raise _Mismatch(f"`first` of the sum also depends on {sorted(bad)[0]}:", actual.first)
+                raise _Mismatch(f"`first` of the sum must not depend on loop {sorted(bad)[0]}:", actual.first)
+            if not outer and rest != TRUE:
+                raise _Mismatch("`first` of the sum has conditions that the intrinsic lacks:", actual.first)
             if not outer:
-                if rest != TRUE:
-                    raise _Mismatch("the sum restarts on more conditions than the intrinsic's:", actual.first)
                 return
         if self.seen_first and rest != self.first:
-            raise _Mismatch("the sums restart under different conditions:", actual)
+            raise _Mismatch("`first` of this sum differs from that of the sum before:", actual)
         self.first, self.seen_first = rest, True
 
 

@@ -64,7 +64,7 @@ def buffer_named(program: Program, name: str) -> Buffer:
 
 
 def loops_around(node: Node, statement: Node) -> tuple[For, ...]:
-    """The loops in a tree, its root included, around one of its statements, outermost first."""
+    """The loops around a statement of the tree `node`, also `node` itself if it is a loop, outermost first."""
     stack: list[tuple[Node, tuple[For, ...]]] = [(node, ())]
     while stack:
         top, around = stack.pop()

@@ -67,8 +67,8 @@ class Combination:
 
 
 def limits_within(inner_low: int, inner_high: int, low: int, high: int) -> dict[str, int]:
-    """The limits ("low" and "high") of the one clamp that equals a clamp to inner_low..inner_high followed by one to
-    low..high.
+    """The limits ("low" and "high") of the one clamp that equals a clamp to inner_low..inner_high followed by a clamp
+    to low..high.
     """
     return {"low": min(max(inner_low, low), high), "high": min(max(inner_high, low), high)}
 

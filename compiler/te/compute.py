@@ -99,8 +99,9 @@ def cast(value: ExprLike, dtype: DType | str) -> Expr:
     """`value`, an expression or a number, converted to `dtype`. In a conversion to an integer type, integers wrap, and
     floats are truncated toward zero.
 
-    Raises ExpressionError for an unknown type, and for a number that is converted to a type without arithmetic
-    (`DType.is_code`) or, if it is infinite or NaN, to an integer type."""
+    Raises ExpressionError for an unknown type. Also raises it for a number if the type has no arithmetic
+    (`DType.is_code`), and for infinity or NaN if the type is an integer type.
+    """
     kind = _type("cast", dtype)
     if not isinstance(value, int | float):
         return convert(wrap(value, kind), kind)
@@ -197,7 +198,7 @@ def program_of(*outputs: Tensor, name: str | None = None) -> Program:
     index is outside its tensor.
     """
     if not outputs:
-        raise ExpressionError("a program computes at least one tensor")
+        raise ExpressionError("program_of needs at least one tensor to compute")
     order: dict[str, Tensor] = {}
     for output in outputs:
         _visit(output, order)

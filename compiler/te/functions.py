@@ -135,8 +135,8 @@ def _round_tf32(value: ArrayLike) -> NDArray[np.float32]:
 
 
 def _float32(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Wraps a function of float64 so that its result is rounded once to float32; infinities and NaN as in IEEE 754,
-    without warnings.
+    """Returns a function that calls `function` with float64 arguments and rounds the result once to float32; infinities
+    and NaN as in IEEE 754, without warnings.
     """
 
     def rounded(*values: ArrayLike) -> NDArray[np.float32]:
@@ -153,7 +153,9 @@ def _divide(a: ArrayLike, b: ArrayLike) -> NDArray[Any]:
 
 
 def _bits(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Wraps a function of two integers of one type so that its result has this type."""
+    """Returns a function that calls `function`, a function of two integers, after conversion of the second integer to
+    the type of the first; overflows cause no warnings.
+    """
 
     def of_type(a: Any, b: Any) -> Any:
         with np.errstate(all="ignore"):

@@ -99,8 +99,8 @@ def with_data(program: Program, body: Expr, operands: Mapping[int, Shape]) -> Pr
     for statement in walk(program):
         if isinstance(statement, Copy) and statement.source.buffer.name == x.name:
             raise ValueError(
-                f"cannot fuse the computation of {x.name}: {statement.name} copies it as a block, without reading "
-                "elements"
+                f"cannot fuse the computation of {x.name} into its readers: the copy {statement.name} moves a block, "
+                "and only a read of one element can be replaced"
             )
     return Program(
         name=program.name,
@@ -113,17 +113,20 @@ def _element(buffer: Buffer, indices: tuple[Expr, ...]) -> Expr:
     return buffer[tuple([0 if size == 1 else at for size, at in zip(buffer.shape, indices, strict=True)])]
 
 
+def _not_assigned(y: Buffer, writer: str) -> str:
+    return (
+        f"cannot fuse after {y.name}: {writer} writes it, but the fused step can be appended only to an assignment; "
+        f"compute a buffer of its own, and assign that to {y.name}"
+    )
+
+
 def _require_plain_stores(program: Program, y: Buffer) -> None:
     for statement in walk(program):
         match statement:
             case Copy(destination=region) if region.buffer.name == y.name:
-                raise ValueError(
-                    f"cannot fuse after {y.name}: the copy {statement.name} writes it, not an assignment"
-                )
+                raise ValueError(_not_assigned(y, f"the copy {statement.name}"))
             case Reduce(buffer=buffer) if buffer.name == y.name:
-                raise ValueError(
-                    f"cannot fuse after {y.name}: the sum {statement.name} writes it, not an assignment"
-                )
+                raise ValueError(_not_assigned(y, f"the sum {statement.name}"))
             case Assign(value=value) | Reduce(value=value):
                 if any(isinstance(e, Load) and e.buffer.name == y.name for e in walk_expr(value)):
-                    raise ValueError(f"cannot fuse after {y.name}: {statement.name} reads it")
+                    raise ValueError(f"cannot fuse after {y.name}: {statement.name} reads it before that")

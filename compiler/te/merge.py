@@ -118,8 +118,8 @@ def spread(operand: Shape, full: Shape, into: Shape) -> Shape:
             group, broadcasts, inside, outside = [], set(), 1, 1
     if group or sizes:
         raise ValueError(
-            f"data of shape {operand} cannot broadcast against {into}, the merged {full}: they broadcast along only "
-            "some of the dimensions that were merged into one"
+            f"shape {full} cannot become {into}: data of shape {operand} broadcast along only some of the dimensions "
+            "that this would merge into one"
         )
     return tuple(result)
 

@@ -34,7 +34,7 @@ class Post:
         return self.combination is not None and self.combination.has_operand
 
     def clamped(self, low: int, high: int) -> Post:
-        """The post-processing followed by a clamp to low..high. Raises ValueError for a table without a combination."""
+        """The post-processing, then a clamp to low..high. Raises ValueError if it has a table but no combination."""
         if self.combination is not None:
             return replace(self, combination=self.combination.clamped(low, high))
         if self.table:

@@ -98,9 +98,9 @@ def whole(function: str, x: Expr) -> Expr:
 def of_bits(function: str, a: Expr, b: Expr) -> Expr:
     """A function of two integers of one type, by name.
 
-    The functions are "bit_and", "bit_or", "bit_xor", "shift_left" and "shift_right" (a shift by a negative number or by
-    at least the width shifts all bits out), "quotient", which is rounded toward zero, and its "remainder" (both are 0
-    for a divisor of 0).
+    The functions are "bit_and", "bit_or", "bit_xor", "shift_left", "shift_right", "quotient" (rounded toward zero) and
+    "remainder" (of this quotient). A shift by a negative number or by at least the width shifts all bits out. Quotient
+    and remainder are 0 for a divisor of 0.
     """
     return Call(function, (a, b), dtype_of(a))
 

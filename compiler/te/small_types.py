@@ -1,7 +1,8 @@
 """Number types of at most 8 bits, which tensors hold as integer codes: decoding and encoding.
 
-The formats are from the OCP specifications of 8-bit floats (2023) and of microscaling (2023) and, with "uz" (no
-infinities, one zero), from Noune et al., "8-bit Numerical Formats for Deep Neural Networks" (2022), as in `ml_dtypes`.
+Most formats are from the OCP specifications of 8-bit floats (2023) and of microscaling (2023). Formats with "uz" in
+their name (no infinities, one zero) are from Noune et al., "8-bit Numerical Formats for Deep Neural Networks" (2022).
+Names and codes are as in `ml_dtypes`.
 """
 
 from __future__ import annotations
@@ -86,11 +87,12 @@ def decoded(code: Expr) -> Expr:
 
 def encoded(number: Expr, dtype: DType, *, saturate: bool = True, rounding: str = "up") -> Expr:
     """The code in type `dtype` of `number`: a float32, rounded to nearest, ties to even; or, for an integer `dtype`, an
-    int32, of which the lowest bits are the code.
+    int32 whose lowest bits are the code.
 
-    A number that is rounded to more than the greatest number of the type becomes this greatest number with `saturate`,
-    else infinity, or NaN in a type without infinity, or the greatest number in a type without either. `rounding` ("up",
-    "down" or "nearest") is for float8_e8m0, which has only powers of two."""
+    A number may be rounded to more than the greatest number of the type. With `saturate` it then becomes this greatest
+    number. Otherwise it becomes infinity; or NaN, if the type has no infinity; or the greatest number, if the type has
+    neither. `rounding` ("up", "down" or "nearest") is for float8_e8m0, which has only powers of two.
+    """
     if dtype in INTEGERS:
         kept = _and(number, (1 << INTEGERS[dtype]) - 1)
         return bit_cast(cast(kept, DType.UINT8), dtype)
@@ -132,8 +134,8 @@ def encoded(number: Expr, dtype: DType, *, saturate: bool = True, rounding: str 
 
 def _power(number: Expr, *, saturate: bool, rounding: str) -> Expr:
     """The float8_e8m0 code of a number as ONNX's Cast computes it: its exponent, plus one if the mantissa is rounded up
-    (`rounding`); NaN if the number is not finite. The greatest number that is rounded up stays with `saturate`, else it
-    is NaN.
+    (`rounding`); NaN if the number is not finite. If the greatest number of the type would be rounded up, it stays as
+    it is with `saturate`, and becomes NaN without.
     """
     bits = bit_cast(number, DType.INT32)
     exponent = _and(_bits("shift_right", bits, 23), 0xFF)

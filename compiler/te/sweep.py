@@ -66,8 +66,8 @@ class Sweep:
 
     @property
     def lead(self) -> int:
-        """Kernel rows are divided into groups of `swept` rows, but the first group may have fewer: the number of rows
-        that the first group lacks.
+        """Number of rows that the first group lacks. Kernel rows are divided into groups of `swept` rows, but the first
+        group may have fewer.
         """
         return self.groups * self.swept - self.rows
 

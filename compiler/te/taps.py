@@ -29,7 +29,7 @@ class TapGroups:
 
     @staticmethod
     def of(window: Window) -> TapGroups | None:
-        """The groups of a window; None if grouped columns take no fewer operations than single columns."""
+        """The groups of the columns of a window; None if grouping the columns saves no operations."""
         columns = window.kernel[1]
         span = (columns - 1) * window.dilations[1] + 1
         count = ceil_div(span, TAPS)

@@ -167,7 +167,7 @@ class Sharing:
 
     def threads(self, rows: int, size: int, *, shuffles: bool = False) -> Threads:
         """The distribution of `rows` rows of `size` elements over threads. `shuffles`: whether the target has shuffles.
-        They are used only if the number of threads for a row is a power of two, and if these threads are neighbours
+        Shuffles are used only if the number of threads for a row is a power of two, and if these threads are neighbours
         (with `columns`, threads of different rows alternate).
         """
         return Threads(
@@ -216,8 +216,8 @@ class Fold:
 
 
 def all_lanes(name: str, op: Operator, buffer: Buffer, first: tuple[Expr, ...]) -> Stmt:
-    """Replaces each element of buffer[*first, :], one for each lane of a warp, by the sum or maximum of all of these
-    elements. `first`: indices of all dimensions except the last.
+    """Replaces each element of buffer[*first, :] by the sum or maximum (`op`) of all elements of buffer[*first, :].
+    These are one element for each lane of a warp. `first`: indices of all dimensions except the last.
 
     The names of the statements are `name`.init, `name` and `name`.all.
     """
@@ -235,8 +235,9 @@ def all_lanes(name: str, op: Operator, buffer: Buffer, first: tuple[Expr, ...]) 
 
 
 def neighbouring_lanes(name: str, op: Operator, buffer: Buffer, first: tuple[Expr, ...], count: int) -> Stmt:
-    """Replaces each element of buffer[*first, :], one for each lane of a warp, by the sum or maximum of the elements of
-    its `count` neighbouring lanes: lanes 0 to `count` - 1, the next `count` lanes, and so on.
+    """Replaces each element of buffer[*first, :] by the sum or maximum (`op`) over a group of elements. Each lane of a
+    warp has one element, and `count` neighbouring lanes are a group: lanes 0 to `count` - 1, the next `count` lanes,
+    and so on.
 
     The loop over groups of lanes is `name`.group; the names of the statements are `name`.init, `name` and `name`.all.
     """
@@ -366,7 +367,7 @@ def _shuffled_fold(
     unroll: bool,
     most: Expr | None,
 ) -> Fold:
-    """`fold` with shuffles: no barrier for rows of one warp, and one for rows of several warps."""
+    """`fold` with shuffles. There is no barrier if a row has one warp, and one barrier if it has several."""
     own = Buffer(name=f"{name}.own", shape=threads.register_shape, dtype=DType.FLOAT32, scope="register")
     warps = threads.warps
     partial = Buffer(name=f"{name}.warps", shape=(threads.group, warps), dtype=DType.FLOAT32, scope="shared")

@@ -108,13 +108,16 @@ class Space:
         """The point [axes], as indices, with the given `values`. Raises ValueError for an axis or a value that the
         space does not have.
         """
-        if unknown := sorted(values.keys() ^ {axis.name for axis in self.axes}):
-            raise ValueError(f"{self.template} has no knob {unknown[0]}, or no value was given for it")
+        names = {axis.name for axis in self.axes}
+        if unknown := sorted(values.keys() - names):
+            raise ValueError(f"{self.template} has no knob {unknown[0]}")
+        if missing := sorted(names - values.keys()):
+            raise ValueError(f"{self.template}: no value was given for the knob {missing[0]}")
         indices = []
         for axis in self.axes:
             if values[axis.name] not in axis.values:
                 raise ValueError(
-                    f"{self.template}: {axis.name} = {values[axis.name]!r} is not one of its values"
+                    f"{self.template}: {axis.name} = {values[axis.name]!r} is not one of this knob's values"
                 )
             indices.append(axis.values.index(values[axis.name]))
         return np.array(indices, dtype=np.int64)

@@ -81,10 +81,10 @@ def cheapest(space: Space, most: Values = NO_BOUNDS) -> dict[str, int]:
     """The values of the default point: the point of least cost in the first group of a space's candidates that has a
     legal point.
 
-    Candidates come in groups; a group is used only if no point of an earlier group is legal. The cost is the cost
-    model's estimate; among equal costs the last point is chosen, since values ascend and larger tiles may save more
-    than the model knows. Search limits do not apply. `most`: largest values of axes; groups without values within them
-    are skipped. Raises EmptySpaceError with the limit that excluded the last points; ValueError if all are skipped.
+    Candidates come in groups; a group is used only if no point of an earlier group is legal. The cost is an estimate;
+    among equal costs the last point is chosen, since values ascend and larger tiles may save more than the model knows.
+    Search limits do not apply. `most`: largest values of axes; a group with only larger values of an axis is skipped.
+    Raises EmptySpaceError with the limit that excluded the last points; ValueError if all groups are skipped.
     """
     violated: str | None = None
     for group in space.candidates:
@@ -96,7 +96,7 @@ def cheapest(space: Space, most: Values = NO_BOUNDS) -> dict[str, int]:
             return found
         violated = found
     if violated is None:
-        raise ValueError(f"{space.template}: the default settings cannot be chosen from no candidates")
+        raise ValueError(f"{space.template}: no candidates are given for the default settings")
     raise EmptySpaceError(space.template, violated)
 
 

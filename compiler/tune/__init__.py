@@ -1,3 +1,3 @@
-"""The tuner: searches spaces of schedules with a learned cost model; candidates run on the simulator, on processors and
-on GPUs.
+"""The tuner: searches spaces of schedules, guided by a learned cost model. Candidates run on the simulator, on
+processors and on GPUs.
 """

@@ -152,7 +152,7 @@ def _library(top: Group, path: Path, digest: str) -> Library:
     time = {"1ps": 1e-3, "10ps": 1e-2, "100ps": 0.1, "1ns": 1.0}[top.simple.get("time_unit", "1ns").lower()]
     watts = re.fullmatch(r"(\d+)(pW|nW|uW|mW)", top.simple.get("leakage_power_unit", "1nW"))
     if watts is None:
-        raise LibertyError("its leakage_power_unit is not a unit of power")
+        raise LibertyError("its leakage_power_unit is not a number of pW, nW, uW or mW, as 1nW")
     nanowatts = float(watts[1]) * {"pW": 1e-3, "nW": 1.0, "uW": 1e3, "mW": 1e6}[watts[2]]
     condition = next(
         (
@@ -170,8 +170,12 @@ def _library(top: Group, path: Path, digest: str) -> Library:
     scales = _Scales(time=time, load=picofarads, energy=picofarads, leakage=nanowatts)
     default = float(top.simple.get("default_cell_leakage_power", "0"))
     cells = {g.arguments[0]: _cell(g, templates, scales, default) for g in top.named("cell")}
-    if not cells or not volts > 0:
-        raise LibertyError("it has no cells or no voltage")
+    if not cells:
+        raise LibertyError("it has no cells")
+    if not volts > 0:
+        raise LibertyError(
+            "it gives no voltage above 0 (nom_voltage, or that of its default operating conditions)"
+        )
     celsius = float(condition.simple.get("temperature", top.simple.get("nom_temperature", "25")))
     return Library(top.arguments[0], volts, celsius, cells, digest, path)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -257,8 +258,11 @@ def _arrays(
     driven = [g[2][0] for g in gates] + [r[2] for r in registers]
     driven += [int(n) for m in memories for p in m.reads for n in p.data]
     driven += [int(net) for port in inputs.values() for net in port]
-    if len(set(driven)) != len(driven) or min(driven, default=2) < 2:
-        raise NetlistError("a net of the netlist has two drivers")
+    net, drivers = max(Counter(driven).items(), key=lambda item: item[1], default=(0, 1))
+    if drivers > 1:
+        raise NetlistError(f"net {net} of the netlist has {drivers} drivers; a net must have one")
+    if min(driven, default=2) < 2:
+        raise NetlistError("a gate of the netlist drives a constant")
     # A read port that is not clocked is evaluated like a gate: it has a row whose first input encodes its number.
     at_once = [port for memory in memories for port in memory.reads if not port.clocked]
     gates += [(-1 - k, port.address.tolist(), port.data.tolist()) for k, port in enumerate(at_once)]

@@ -57,6 +57,6 @@ def load_program(
     for name, contents in (inputs or {}).items():
         segment = program.segment(name)
         if len(contents) != segment.size:
-            raise ProgramError(f"segment {name!r} has {segment.size} bytes, not {len(contents)}")
+            raise ProgramError(f"segment {name!r} has {segment.size} bytes, but {len(contents)} are given")
         memory.write(base + segment.address, bytes(contents))
     return LoadedProgram(address=address, count=len(program.instructions), base=base, size=len(program.image))

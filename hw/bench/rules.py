@@ -86,7 +86,9 @@ class AxiRules:
         if self._ahead:
             beats = self._ahead.popleft()
             if beats != words:
-                raise RuleError(f"aw: the data of this burst came before it, in {beats} beats: {shown}")
+                raise RuleError(
+                    f"aw: this burst has {words} beats, but its data, sent before, had {beats}: {shown}"
+                )
         else:
             self._lengths.append(words)
             if len(self._lengths) == 1 and self._beats >= words:
@@ -123,14 +125,15 @@ class AxiRules:
             raise RuleError(f"{', '.join(sorted(self._waiting))}: VALID while nothing is running")
         if self._reads or self._writes or self._lengths or self._ahead or self._beats:
             raise RuleError(
-                f"incomplete at the end: {self._reads} reads, {self._writes} writes, {len(self._lengths)} "
-                f"addresses without data, {len(self._ahead)} bursts of data without address, {self._beats} beats"
+                f"unfinished at the end: {self._reads} reads, {self._writes} writes, {len(self._lengths)} write "
+                f"addresses without data, {len(self._ahead)} bursts of data without address, {self._beats} beats of "
+                "one more burst"
             )
 
     def _stable(self, channel: str, shown: Address | WriteBeat | None, ready: bool) -> None:
         before = self._waiting.pop(channel, None)
         if before is not None and shown != before:
             what = "withdrawn" if shown is None else f"replaced by {shown}"
-            raise RuleError(f"{channel}: before READY, {before} was {what}")
+            raise RuleError(f"{channel}: {before} was {what} before READY accepted it")
         if shown is not None and not ready:
             self._waiting[channel] = shown

@@ -464,7 +464,9 @@ class Machine:
 
     def _check_size(self, kind: str, there: int, size: int) -> None:
         if there != size:
-            raise RtlError(f"the RTL's {kind} scratchpad has {there} bytes, not {size}")
+            raise RtlError(
+                f"the RTL's {kind} scratchpad has {there} bytes, but the configuration's has {size}"
+            )
 
 
 def _by_bank(depth: int) -> NDArray[np.int64]:

@@ -78,8 +78,8 @@ _TO_LANES = ("subtrahend", "offset", "factor", "shift")
 
 
 def row_members(lanes: int, config: Config) -> dict[str, Member]:
-    """Additional members of the pipeline with the extension `rows`: most connect to `Rows`; the others write the
-    look-up table that instruction ROWS reads.
+    """Additional ports, by name, of the pipeline with the extension `rows`: most connect to `Rows`; the others write
+    the look-up table that instruction ROWS reads.
     """
     return {
         "row_flags": In(row_flags()),

@@ -99,7 +99,8 @@ def _statements(tokens: list[_Token], at: int, into: Group, skipped: Container[s
             else:
                 into.complex[name] = arguments
         else:
-            raise LibertyError(f'"{name}" is followed by "{mark}"')
+            found = f'"{mark}"' if mark else "the end of the file"
+            raise LibertyError(f'expected ":" or "(" after "{name}", not {found}')
     return at
 
 

@@ -51,7 +51,7 @@ def test_a_short_run_for_people(vdla) -> None:
     [
         (("--programs", 0), "at least 1 program"),
         (("--jobs", 0), "at least 1 process"),
-        (("--seed", -1), "seeds are not negative"),
+        (("--seed", -1), "--seed -1: must be 0 or more"),
         (("--config", "nosuch"), "nosuch"),
         (("--config", ","), "name at least one"),
         (("--config", "tiny,tiny"), "two configurations are called 'tiny'"),

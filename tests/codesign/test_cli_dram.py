@@ -96,7 +96,11 @@ def test_a_run_prints_where_the_cycles_go(vdla, tmp_path: Path) -> None:
     [
         ("MT41K256M8", "MT41K256M9", "there is no DRAM part 'MT41K256M9'; give one of IS42S16160, "),
         ('"dram"', '"dram"\nwidth = 16', "give bus_bytes = 16, or another width of data lines"),
-        ('"dram"', '"dram"\nwidth = 24', "MT41K256M8 has 8 data lines; 24 are not 1, 2, 4 or 8 chips"),
+        (
+            '"dram"',
+            '"dram"\nwidth = 24',
+            "MT41K256M8: width = 24: give 8, the data lines of one chip, or 2, 4 or 8 times as many",
+        ),
         ('"dram"', '"dram"\nchannels = 3', "memory.channels = 3: must be a power of two, 1, 2, 4 or 8"),
         ("jitter = 0", "jitter = 5", "memory.jitter = 5: a DRAM has no random delays; leave it out"),
     ],
@@ -192,7 +196,7 @@ def test_the_option_for_the_memory_of_the_rtl_needs_rtl_and_a_dram(vdla, tmp_pat
     )  # fmt: skip
     fixed = vdla("cosim", "--config", "tiny", "--programs", "1", "--dram", "model")
     assert (fixed.code, fixed.err.strip()) == (
-        2, "error: --dram model: no machine has a DRAM (tiny); leave out --dram",
+        2, "error: --dram model: no configuration given has a DRAM (given: tiny); leave out --dram",
     )  # fmt: skip
 
 
@@ -258,5 +262,5 @@ def test_pictures_of_banks_and_rows() -> None:
         layer.name for layer in report.network.layers
     ]
     for kind in ("banks", "rows"):
-        with pytest.raises(api.UserError, match="tiny has no DRAM"):
+        with pytest.raises(api.UserError, match=f"tiny has no DRAM, so there are no {kind}"):
             api.simulate(api.compile(models.build("small_cnn"), config=TINY)).plot(kind)

@@ -368,7 +368,7 @@ def test_a_run_without_enough_memory_is_refused_in_one_line(
     if stage.startswith("samples"):
         monkeypatch.setattr("vdla.codesign.heterogeneous_run.sample_feeds", without_memory)
     message = vdla("run", mlp, "--target", target, "--outputs", tmp_path / "out.npz").message()
-    assert f"{mlp}: this process gets no memory for all arrays of a run" in message
+    assert f"{mlp}: this process cannot allocate memory for all arrays of a run" in message
 
 
 @pytest.mark.parametrize(

@@ -188,7 +188,7 @@ def test_a_machine_refuses_trials_that_it_cannot_run():
     foreign = {**description["target"], "triple": "sparc-unknown-linux-gnu", "cpu": "v9"}
     for changed, words in (
         ({"target": foreign}, "cannot run here"),
-        ({"target": {}}, "not a description"),
+        ({"target": {}}, "its target needs exactly the fields"),
         ({"target": None}, "JSON objects"),
         ({"more": 1}, "JSON objects"),
     ):
@@ -253,7 +253,7 @@ def test_quantized_networks_have_nothing_to_tune(vdla, tmp_path):
     model = tmp_path / "mlp.onnx"
     models.write(model, "mlp", form="s8")
     message = vdla("tune", model, "-o", tmp_path / "r.jsonl", "--target", "llvm").message()
-    assert "no layer that can be tuned; tunable layers are, on processors" in message
+    assert "no layer that can be tuned; layers that can be tuned on processors" in message
 
 
 def test_programs_without_knobs_are_tuned_by_rules(vdla, tmp_path):

@@ -151,7 +151,7 @@ def test_a_function_of_a_table_is_a_table() -> None:
     [
         (
             {"ws": np.full(3, 0.01, np.float32), "wz": np.zeros(3, np.int8)},
-            "3 scales along axis 0 do not fit",
+            "its 3 scales and 3 zero points do not match axis 0 of its input",
         ),
         ({"wz": np.zeros(2, np.int8)}, "has 2 zero points for 4 scales"),
         ({"ws": np.float32(0.01)}, "has 4 zero points for one scale"),

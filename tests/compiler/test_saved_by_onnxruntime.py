@@ -29,7 +29,9 @@ TARGETS = ("llvm", "vdla", "vdla,llvm")
 
 
 def pools() -> FloatNetwork:
-    """A network of pools of every kind, an addition, a concatenation, a Resize and pads."""
+    """A network of convolutions (some with pads), a max-pool, an average pool, a global average pool, an addition, a
+    concatenation and a Resize.
+    """
     net = FloatNetwork(1, 3, 13, 12)
     net.convolution(16, (3, 3), pads=[1] * 4)
     net.add("Relu")

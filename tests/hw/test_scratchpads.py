@@ -85,5 +85,7 @@ class Refused(Scratchpad):
 
 
 def test_lanes_must_divide_the_width():
-    with pytest.raises(ValueError, match="3 lanes or 1 repeats do not divide 32 bits"):
+    with pytest.raises(
+        ValueError, match="width = 32 bits must be a multiple of both lanes = 3 and repeats = 1"
+    ):
         Refused(depth=4, width=32, lanes=3)

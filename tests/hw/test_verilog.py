@@ -112,7 +112,7 @@ def test_a_shared_module_is_named_after_the_one_around_it():
 
 def test_a_shared_module_is_in_one_module():
     with pytest.raises(
-        ValueError, match=r"inverter must be in one module only, not in twice and twice\.inner"
+        ValueError, match=r"inverter must be inside one module only, not in both twice and twice\.inner"
     ):
         component_verilog(Inverters(inner=True), "twice")
 

@@ -95,7 +95,10 @@ def test_machines_without_one_do_not_mention_it():
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"chain_buffer_bytes": 4}, "chain_buffer_bytes = 4: must be 0 or a multiple of 4.* 8 and 12 are"),
+        (
+            {"chain_buffer_bytes": 4},
+            "chain_buffer_bytes = 4: must be 0, or at least 8 and a multiple of 4.* 8 and 12 are",
+        ),
         ({"chain_buffer_bytes": 6}, "multiple of 4.* 8 and 12 are"),
         ({"chain_buffer_bytes": -4}, "expected a number of bytes"),
         ({"chain_buffer_bytes": True}, "expected a number of bytes"),

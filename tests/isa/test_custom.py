@@ -154,7 +154,7 @@ def test_wrong_lists_of_instructions_are_refused(instructions: tuple[AluInstruct
 
 @pytest.mark.parametrize("value", ['"XOR"', "[1]", "{}"])
 def test_wrong_lists_in_files_are_refused(value: str):
-    with pytest.raises(ConfigError, match='instructions must be a list of names "module:NAME"'):
+    with pytest.raises(ConfigError, match='instructions must be a list of names as "module:NAME"'):
         parse_config(f"instructions = {value}", "machine")
 
 

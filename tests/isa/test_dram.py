@@ -120,7 +120,10 @@ def test_words_are_native_to_the_part() -> None:
     ("arguments", "message"),
     [
         ({"name": "MT41K128M17"}, "there is no DRAM part 'MT41K128M17'; give one of IS42S16160, MT48LC4M16"),
-        ({"name": "MT41K128M16", "width": 24}, "has 16 data lines; 24 are not 1, 2, 4 or 8 chips"),
+        (
+            {"name": "MT41K128M16", "width": 24},
+            "width = 24: give 16, the data lines of one chip, or 2, 4 or 8 times as many",
+        ),
         ({"name": "MT41K128M16", "grade": "900"}, "no speed grade '900'; its grades are '800', '1066'"),
         ({"name": "MT41K128M16", "clock_mhz": 400}, "at 400 MHz is too fast; give 233 MHz at most"),
         (

@@ -133,7 +133,7 @@ def test_fields_of_a_dram_are_stored_only_for_a_dram():
         ('kind = "dram"\npart = "MT47H64M16"\njitter = 5', "memory.jitter = 5: a DRAM has no random delays"),
         (
             'kind = "dram"\npart = "MT47H64M16"\ndata_channels = "separate"',
-            "memory.data_channels = 'separate': a DRAM has its own rules for data; leave it out",
+            "memory.data_channels = 'separate': it does not apply to a DRAM; leave it out",
         ),
         ('data_channels = "both"', "memory.data_channels = 'both': give 'shared' or 'separate'"),
         ("data_channels = 2", "memory.data_channels = 2: give 'shared' or 'separate'"),
@@ -154,7 +154,7 @@ def test_fields_of_a_dram_are_stored_only_for_a_dram():
         ),
         (
             'kind = "dram"\npart = "MT47H64M16"\nbank_bytes = 3000',
-            "bank_bytes = 3000: give a power of two from a row, 2048, to a bank, 16777216",
+            "bank_bytes = 3000: give a power of two from 2048, the bytes of a row, to 16777216, the bytes of a bank",
         ),
     ],
 )

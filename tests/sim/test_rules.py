@@ -1,4 +1,5 @@
-"""Every timing rule reaches the simulator through `sim/parameters.py`, so that a configuration field may change it.
+"""Timing rules reach the simulator through `sim/parameters.py`, so that a configuration field may change them.
+Exceptions are the sizes of bursts, the read stages of GEMM and ALU, and the number of loads in flight.
 
 Each rule gets another value there and in the per-cycle model of the timing contract; both must still agree in every
 cycle.

@@ -102,7 +102,7 @@ def test_an_argument_of_any_kind(name, tmp_path, monkeypatch):
         (lambda: vdla.tune("x", records="r", strategy="best"), "give 'model', 'evolution',"),
         (lambda: vdla.explore({}, ["x", 3]), "networks[1] is 3"),
         (lambda: vdla.quantize("x", {}, activations="u9"), "activations is 'u9', of type str; give 'u8' or 's8'"),
-        (lambda: vdla.quantize(relu(), {"x": np.ones((2, 8), "f4")}, percentile=0), "give a number from 50 to 100"),
+        (lambda: vdla.quantize(relu(), {"x": np.ones((2, 8), "f4")}, percentile=0), "contains, from 50 to 100"),
         (lambda: vdla.quantize(relu(), {"x": np.ones((2, 8), "f4")}, percentile=float("nan")), "from 50 to 100"),
         (lambda: vdla.cast(A, "int32"), "give an expression (of a tensor A an element, as A[i, j])"),
         (lambda: vdla.compute("C", (6,), lambda i: A), "A is a whole tensor; use one of its elements"),

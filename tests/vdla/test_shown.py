@@ -51,9 +51,7 @@ def test_reports_and_networks(small: Path) -> None:
     assert all(f">{layer.cycles:,}<" in html and layer.name in html for layer in report.network.layers)
     raw = vdla.simulate(network.program)
     assert repr(raw) == f"<Report on tiny: {report.cycles:,} cycles>" and "compute" in raw._repr_html_()
-    with pytest.raises(
-        vdla.UserError, match="the program has no layers to plot; `timeline` draws its instructions"
-    ):
+    with pytest.raises(vdla.UserError, match="a program has no layers to plot; draw its instructions with"):
         raw.plot()
     with pytest.raises(vdla.UserError, match='no plot is called "bars"; choose one of layers, roof'):
         report.plot("bars")

@@ -25,9 +25,9 @@ _LANES = ("the same lanes", "other lanes", "some of the lanes")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Touched:
-    """Operations in order, as arrays (n,). `accumulators`: index of the accumulator that each operation writes;
-    `lanes`: bit set of the parts of this accumulator's lanes that the operation writes; `adds`: whether the operation
-    adds to the old value.
+    """Operations of a matrix instruction in order, as arrays (n,). An operation is one micro-op in one iteration.
+    `accumulators`: index of the accumulator that each operation writes; `lanes`: bit set of the parts of this
+    accumulator's lanes that the operation writes; `adds`: whether the operation adds to the old value.
     """
 
     accumulators: NDArray[np.int64]
@@ -35,7 +35,9 @@ class Touched:
     adds: NDArray[np.bool_]
 
     def last(self, count: int) -> Touched:
-        """The last `count` operations."""
+        """The last `count` operations of the matrix instruction (`count` is 1 or more), or all if there are fewer. An
+        operation is one micro-op in one iteration of the instruction.
+        """
         return Touched(
             accumulators=self.accumulators[-count:], lanes=self.lanes[-count:], adds=self.adds[-count:]
         )

@@ -293,8 +293,9 @@ def _operation(rng: np.random.Generator, config: Config, chosen: list[Instructio
 
 
 def _token_pair(rng: np.random.Generator, config: Config, chosen: list[Instruction]) -> None:
-    """Sets two flags in `chosen` for a random token queue: the push flag of a random instruction of the producing unit,
-    and the pop flag of a random later instruction of the consuming unit, if there is one.
+    """For a random token queue, sets the push flag of a random instruction of `chosen` of the producing unit. If a
+    later instruction is of the consuming unit, also sets the pop flag of a random one of these. Changes nothing if
+    either unit has no instruction in `chosen`.
     """
     item = TOKEN_QUEUES[int(rng.integers(len(TOKEN_QUEUES)))]
     first = [index for index, (name, values) in enumerate(chosen) if unit_of(name, values) is item.producer]

@@ -87,7 +87,7 @@ def first_difference(programs: Sequence[Expected], library: Path) -> tuple[int, 
 
     Programs run one after the other without reset on one instance of the RTL; a program that starts with random
     registers gets a new instance. In a run before the first program, memory answers with an error: the error must stop
-    that run and not affect the next one.
+    that run, else the result is (0, description of the wrong behaviour), and must not affect the next run.
     """
     machine = None
     try:

@@ -24,7 +24,8 @@ from .values import SHAPES, fresh_array
 MOST_ELEMENTS = 2048
 """Largest number of elements of a tensor in a random graph."""
 MOST_GATED = 1e4
-"""Largest input of recurrent layers: a result is a difference of gates, which loses its digits if the gates are large.
+"""Largest input of recurrent layers. A result is a difference of gates; if the gates are large, the difference has few
+right digits.
 """
 OF_FINITE = (
     ROUNDED
@@ -217,8 +218,8 @@ class Builder:
         self, operator: Operator, inputs: Sequence[str], *, outputs: int = 1, **attributes: Any
     ) -> list[str]:
         """Adds a node of `operator` that reads the tensors named `inputs` in this order ("": left out); returns the
-        names of its outputs, `outputs` in number. Attributes that are None are left out. Raises UnfitError for an
-        invalid node.
+        names of its outputs. `outputs` is the number of outputs. Attributes that are None are left out. Raises
+        UnfitError for an invalid node.
         """
         given = list(inputs)
         while given and not given[-1]:

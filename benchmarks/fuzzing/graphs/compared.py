@@ -58,9 +58,9 @@ def compiled_outcome(builder: Builder, model: onnx.ModelProto, target: str, **op
 
 
 def own_half_steps(builder: Builder, network: vdla.Executable) -> dict[str, float]:
-    """The largest rounding errors that the accelerator itself adds, by name of the tensor: half a quantization step.
-    These are float tensors that the model does not quantize; the compiler chooses their scales from their bounds
-    (`own_grids`). Empty for other targets.
+    """For float tensors that the model does not quantize, but that the accelerator stores in 8 bits: the largest
+    rounding error, half a quantization step, by name of the tensor. The compiler chooses the scales of these tensors
+    from their bounds (`own_grids`). Empty for other targets.
     """
     if not isinstance(network, AcceleratorExecutable):
         return {}

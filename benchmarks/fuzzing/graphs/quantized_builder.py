@@ -68,10 +68,10 @@ class QuantizedBuilder(Builder):
         old: float = 0.65,
     ) -> str:
         """The name of a tensor of `shape` (None: of one of `ranks`) whose value fulfils `fit`. If `dtypes` contains
-        float32, it is a dequantized one, else one of the other types. It is an existing one with probability `old` (0.2
-        more for dequantized ones), else a new one, which is a constant with probability `constant`. A tensor that is
-        set as `following` comes first. A new dequantized tensor has a dimension or more. Raises UnfitError if no value
-        fits.
+        float32, the tensor is a dequantized tensor; otherwise its type is in `dtypes`. The tensor `following` is
+        returned if it is set and fits. Else, with probability `old` (0.2 more for dequantized tensors), an existing
+        tensor is returned, else a new tensor, which is a constant with probability `constant`. A new dequantized tensor
+        has at least one dimension. Raises UnfitError if no value fits.
         """
         if "float32" not in dtypes:
             return super().tensor(dtypes, shape=shape, ranks=ranks, fit=fit, constant=constant, old=old)
@@ -161,8 +161,8 @@ class QuantizedBuilder(Builder):
         return next((node for node in self.nodes if name in node.output), None)
 
     def _moved_grid(self, name: str) -> tuple[str, str] | None:
-        """The scale and the zero point of the quantized tensor whose elements moves and pools put into the tensor
-        `name`; None if another node computes `name`.
+        """Names of the scale and the zero point of the quantized tensor from which the tensor `name` is made by
+        operators that only move or pool elements. None if other operators compute `name`.
         """
         while (node := self._maker(name)) is not None and node.op_type in MOVES:
             name = node.input[0]
@@ -187,8 +187,8 @@ class QuantizedBuilder(Builder):
 
     def bias(self, data: str, weights: str, count: int) -> str:
         """Adds `count` constant int32 biases, whose scale is the product of the scales of the dequantized tensors
-        `data` and `weights`, and a DequantizeLinear; if one of these has no scale, adds float biases. Returns the name
-        of the float tensor.
+        `data` and `weights`, and a DequantizeLinear. If `data` or `weights` has no scale, adds float biases. Returns
+        the name of the float tensor.
         """
         first, second = self.scales.get(data), self.scales.get(weights)
         if first is None or second is None:

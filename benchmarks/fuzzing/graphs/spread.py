@@ -30,8 +30,8 @@ UNITS: Mapping[str, float] = {
 such as exp are not exact.
 """
 MOST: Mapping[str, float] = {"float64": 2e-3, "float32": 2e-3, "float16": 0.06, "bfloat16": 0.3}
-"""Largest allowed tolerance ("spread") of an element, relative to the tensor's largest element, by type; with a larger
-one a comparison would be meaningless.
+"""Largest allowed tolerance ("spread") of an element, relative to the tensor's largest element, by type. With a larger
+tolerance, a comparison would be meaningless.
 """
 ALLOWED = 4.0
 """Multiple of the computed tolerance ("spread") by which a float result may differ from the expected value; an integer
@@ -145,12 +145,13 @@ numbers: the index of the input with the result's zero point, and the index of t
 def _largest_change(
     node: onnx.NodeProto, run: NodeRun, feeds: Mapping[str, tuple[np.ndarray, Spread]]
 ) -> np.ndarray:
-    """A bound, in steps of the output, of the change of each rounded sum of a node of an operator in `WEIGHTED`, if its
-    data change by their spreads (tolerances). `run` computes the node, whose inputs are `feeds`.
+    """For a node whose operator is in `WEIGHTED`: how much each element of the result may change if the data change by
+    at most their spreads (tolerances). The result is an upper bound in quantization steps of the output. `run` computes
+    the node, and `feeds` has its inputs.
 
-    The change is largest if each datum moves in the direction of the sign of its weight. Random directions do not find
-    this if a sum has several terms. So the change is computed by the node itself: its data are replaced by their
-    spreads, its weights by their magnitudes, and zero points and bias are left out.
+    The change is largest if each datum moves in the direction of the sign of its weight. Random changes rarely find
+    these directions if a sum has several terms. Therefore the node itself computes the largest change: its data are
+    replaced by their spreads, its weights by their magnitudes, and zero points and bias are left out.
     """
     zero, bias = WEIGHTED[node.op_type]
     data, weight, weight_zero = (feeds[node.input[i]] for i in (0, 3, 5))
@@ -195,9 +196,9 @@ NEAR_TIE steps.
 def _near_ties(
     node: onnx.NodeProto, feeds: Mapping[str, tuple[np.ndarray, Spread]]
 ) -> dict[str, tuple[np.ndarray, Spread]]:
-    """Returns the inputs of an operator that quantizes its first input, with a larger spread (tolerance) of this input.
-    The spread becomes at least NEAR_TIE of the largest quantization step, so that values near a tie may be rounded
-    either way.
+    """Returns the inputs of an operator that quantizes its first input, and enlarges the spread (tolerance) of the
+    first input. The spread becomes at least NEAR_TIE of the largest quantization step, so that values near a tie may be
+    rounded either way.
 
     The step is the operator's scale or, if the operator computes its scale at run time, a 255th of the input's range.
     """
@@ -250,9 +251,9 @@ def _widen(
     rng: np.random.Generator,
 ) -> None:
     """Enlarges `changes`, one array for each result of the node, to the largest differences from `results` when the
-    inputs `feeds` change at random by their spreads (tolerances) or, if this is more, by `roundings` rounding errors.
-    Raises UnstableError if the node has no results for the changed inputs, or infinite ones, or results of another
-    shape.
+    inputs `feeds` change at random. An input changes by its spread (tolerance) or by `roundings` rounding errors,
+    whichever is more. Raises UnstableError if the node has no results for the changed inputs, or infinite results, or
+    results of another shape.
     """
     for attempt in range(TRIES):
         given = {

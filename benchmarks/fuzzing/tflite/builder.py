@@ -63,7 +63,8 @@ class TfliteBuilder:
 
     def input(self, shape: Sequence[int], dtype: Any = None) -> int:
         """Adds an input of the model with random values and returns it: int8, uint8 and int16 over their whole range,
-        floats around 0, int32 and int64 from 0 to 3, since they may be indices. `dtype`: None for that of `form`.
+        floats around 0, int32 and int64 from 0 to 3, since they may be indices. `dtype`: by default the element type of
+        `form`.
         """
         dtype = np.dtype(DTYPES[self.form] if dtype is None else dtype)
         scale, zero = self.grid(dtype) if dtype.name in ("int8", "uint8", "int16") else (None, 0)
@@ -101,8 +102,9 @@ class TfliteBuilder:
         kinds: Sequence[Any] | None = None,
     ) -> int:
         """An activation that `fits` accepts, of one of `ranks` and of one of the element types `kinds` (None: int8,
-        uint8, int16 and float32). The activation `following` comes first. At random, or if the graph has no
-        such activation, it is a new input. Raises UnfitError if `fits` accepts none of ten random inputs.
+        uint8, int16 and float32). The activation `following` is taken first, if it fits. Sometimes, and whenever the
+        graph has no such activation, a new input is added and returned. Raises UnfitError if `fits` accepts none of ten
+        random inputs.
         """
 
         def usable(index: int) -> bool:

@@ -36,8 +36,8 @@ sums of TRANSPOSE_CONV twice, ours are rounded once. LiteRT rounds the weights o
 the accelerator rounds resized columns to 8 bits before it resizes rows.
 """
 BYTES = ("BATCH_MATMUL", "L2_NORMALIZATION", "PRELU")
-"""The operators of `EXACT` that are compared with the exact result also if all their operands have 8 bits: LiteRT
-rounds more than once. The accelerator computes these operators, and rounds once.
+"""The operators of `EXACT` that are compared with the exact result even if all their operands have 8 bits. LiteRT
+rounds the results of these operators more than once; the accelerator rounds once.
 """
 EXACT: Mapping[str, Callable[..., np.ndarray]] = MappingProxyType(
     {
@@ -55,10 +55,10 @@ EXACT: Mapping[str, Callable[..., np.ndarray]] = MappingProxyType(
         "SUM": lambda x, axes, keep: x.sum(tuple(axes.reshape(-1).astype(int)), keepdims=bool(keep)),
     }
 )
-"""Operators whose kernels of int16 in LiteRT, and for `BYTES` also of 8-bit integers, round more than once or read
-function values from a table. If our result differs from LiteRT's, it must be the exact result, rounded. A function here
-computes the exact result from the real (dequantized) operands and the operator's attributes (ATTRIBUTES). BATCH_MATMUL
-of int16 must equal LiteRT's.
+"""Operators for which LiteRT's kernels of int16 round more than once, or read function values from a table. For the
+operators in `BYTES`, this is also true of the kernels of 8-bit integers. If our result differs from LiteRT's, it must
+be the exact result, rounded. A function here computes the exact result from the real (dequantized) operands and the
+operator's attributes (ATTRIBUTES). BATCH_MATMUL of int16 must equal LiteRT's.
 """
 STEPS: Mapping[str, int] = MappingProxyType({"TANH": 2, "LOGISTIC": 2})
 """For operators of `EXACT`, the largest allowed difference of our result from LiteRT's in steps; 1 if not listed."""
@@ -132,8 +132,9 @@ def _shapes(ours: Sequence[np.ndarray], theirs: Sequence[np.ndarray]) -> str:
 def _operators_problem(
     builder: TfliteBuilder, ours: Sequence[np.ndarray], target: str, **options: object
 ) -> str:
-    """An error message, or "" if each operator's result is right on its operands as we computed them, compiled for
-    `target` with `options`. `ours`: outputs of the graph, which must not change when all results become outputs.
+    """Compiles the graph for `target` with `options` so that all results become outputs, and checks the result of each
+    operator on the operands that we computed. `ours`: the outputs of the graph before, which must be the same. Returns
+    an error message, or "" if all results are right.
     """
     model, whole = builder.model, Written()
     whole.tensors, whole.operators, whole.inputs = model.tensors, model.operators, model.inputs
@@ -199,9 +200,9 @@ def operator_problem(model: Written, operator: WrittenOperator, values: dict[int
 
 
 def _integer_problem(mine: np.ndarray, default: np.ndarray, reference: np.ndarray, *, anywhere: bool) -> str:
-    """An error message, or "" if the integers `mine` are right: each equals the integer of LiteRT's `default` kernel,
-    or differs from it by 1 where the integer of the `reference` kernel differs, too; or, if `anywhere` is set, at any
-    element.
+    """Compares the integers `mine` with the integers of LiteRT's `default` kernel, which they must equal. They may
+    differ by 1 where LiteRT's `reference` kernel also gives another integer or, with `anywhere`, at every element.
+    Returns an error message, or "" if all are right.
     """
     ours, first, second = (array.astype(np.int64) for array in (mine, default, reference))
     away = np.abs(ours - first)

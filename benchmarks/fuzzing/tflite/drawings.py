@@ -203,8 +203,8 @@ def matrix_product(b: TfliteBuilder) -> None:
 
 
 def pair(b: TfliteBuilder, kind: str) -> None:
-    """Adds a random operator `kind`, ADD, SUB or MUL, of an activation and of another activation or a constant; the
-    shapes broadcast.
+    """Adds a random operator `kind` (ADD, SUB or MUL). Its operands are an activation, and another activation or a
+    constant; the shapes broadcast.
     """
     first = b.activation(kinds=SCALED)
     operands = [first, _partner(b, first)]
@@ -285,7 +285,7 @@ def powered(b: TfliteBuilder) -> None:
 
 
 def positive(b: TfliteBuilder, kind: str) -> None:
-    """Adds the operator `kind`, LOG, SQRT or RSQRT, of the square of an activation plus 0.1, so that the operand is
+    """Adds the operator `kind` (LOG, SQRT or RSQRT). Its operand is the square of an activation plus 0.1, which is
     positive.
     """
     (square,) = b.node("SQUARE", [b.activation(kinds=FLOATS)], "Square")
@@ -312,9 +312,9 @@ def single(
     **fields: Callable[[TfliteBuilder], Any],
 ) -> None:  # fmt: skip
     """Adds the element-wise operator `kind` of one random tensor whose element type is one of `kinds`. `options`: name
-    of the table of its options. `grid`: (scale, zero point) of the result, "free" for a random pair that the results
-    mostly fill, "same" for the tensor's, or a mapping from element types to these ("free" for types that it lacks).
-    `fields`: for each option of the operator, a function that draws its value.
+    of the table of its options. `grid`: (scale, zero point) of the result. "free" is a random pair that the results
+    mostly fill, and "same" is the pair of the operand. A mapping gives one of these by element type ("free" for types
+    that the mapping lacks). `fields`: for each option of the operator, a function that draws its value.
     """
     data = b.activation(kinds=kinds)
     own = grid.get(b.dtype(data).name, "free") if isinstance(grid, Mapping) else grid
@@ -323,7 +323,7 @@ def single(
 
 def compared(b: TfliteBuilder, kind: str) -> None:
     """Adds the comparison `kind`, such as LESS, of two random float or int8 tensors. LiteRT's kernel requires scales
-    below 1; raises UnfitError for others.
+    below 1; raises UnfitError for larger scales.
     """
     first = b.activation(kinds=("float32", "float32", "int8"))
     second = _partner(b, first)
@@ -416,8 +416,8 @@ def extreme(b: TfliteBuilder, kind: str) -> None:
 
 
 def padded(b: TfliteBuilder, kind: str) -> None:
-    """Adds a random PAD, PADV2 or MIRROR_PAD, as `kind` says. Before most of them come one to three operators that pool
-    or move elements, each of which reads the one before.
+    """Adds a random PAD, PADV2 or MIRROR_PAD, as `kind` says. In most cases, it first adds one to three operators that
+    pool or move elements; each operator, and then the pad, reads the result of the operator before.
     """
     pools = [partial(pool, kind=name) for name in ("AVERAGE_POOL_2D", "MAX_POOL_2D")]
     others = [

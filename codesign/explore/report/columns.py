@@ -13,8 +13,8 @@ from vdla.isa.config_text import toml_text
 from .layers import rounded
 
 FEW = 4
-"""A column is written in the shorter form, as a list of distinct values and an index for each design, if there are at
-least this many times as many designs as distinct values.
+"""Least ratio of the number of designs to the number of distinct values for which a column is written in the shorter
+form: a list of the distinct values, and an index for each design.
 """
 
 
@@ -46,9 +46,9 @@ def _digits(value: float | None) -> float | int | None:
 
 
 def toml_columns(machines: Sequence[Config | None]) -> list[tuple[str, Any]]:
-    """The TOML files of machines as (key, `column` of values as texts) for each line of the files, in order. A column
-    has one text for each machine, None for a machine without the line. `name`, which differs for each machine, is left
-    out; keys of [memory] begin with "memory.".
+    """The TOML files of machines, line by line. Each item is a pair (key of the line, `column` of its values as texts).
+    A column has one text for each machine, None for a machine without the line. `name`, which differs for each machine,
+    is left out; keys of [memory] begin with "memory.".
     """
     tables = [{} if machine is None else _lines(machine) for machine in machines]
     longest = max(tables, key=len, default={})

@@ -33,8 +33,8 @@ and energy of every layer).
 """
 STATES = ("failed", "over", "feasible", "front", "reference")
 """States of a design on the page: "failed" has no figures; "over" breaks a constraint; "feasible" meets all
-constraints; "front" is also dominated by no other design; "reference" is only shown for comparison. The numbers of
-states in the data are indices in this tuple.
+constraints; "front" is also dominated by no other design; "reference" is only shown for comparison. In the data of the
+page, the number of a state is its index in this tuple.
 """
 COMMANDS = (
     ("every layer's cycles and bytes, outputs checked", "vdla run {network} --config {toml}{records}"),
@@ -323,8 +323,8 @@ def _figure(metric: Metric, entry: Entry, weights: Mapping[str, float]) -> float
 
 
 def _intervals(entries: Sequence[Entry], weights: Mapping[str, float]) -> dict[str, Any]:
-    """Lower and upper ends ("low", "high") of the 90% intervals in the metrics' units (not as factors): for each of the
-    two, a column by name of each metric that has intervals.
+    """The 90% intervals of all designs, in the metrics' units (not as factors). "low" has the lower ends and "high" the
+    upper ends: a column for each metric that has intervals, by name of the metric.
     """
     found: dict[str, Any] = {"low": {}, "high": {}}
     intervals = [intervals_of(entry.figures, weights) for entry in entries]

@@ -25,8 +25,8 @@ def change(name: str, first: float, second: float, unit: str = "") -> str:
 
 
 def main_changes(rows: Rows, most: int = MOST) -> str:
-    """Text on the largest changes among the rows, at most `most`: names and signed differences, second - first.
-    Changes below the fraction `SMALL` of all are left out; empty if no change remains.
+    """Text on the largest changes among the rows, at most `most`: names and signed differences, second - first. Changes
+    below the fraction `SMALL` of the sum of all changes are left out; the text is empty if no change remains.
     """
     changed = sorted(((name, b - a) for name, a, b in rows if a != b), key=lambda item: -abs(item[1]))
     total = sum(abs(by) for _, by in changed)

@@ -25,9 +25,10 @@ HOW = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class History:
-    """History of a search: after each number of designs in `designs`, the hypervolume of the Pareto front as a share of
-    its final value, and the best value of each objective (None before the first design that meets the constraints):
-    `best` has a tuple for each objective of the search. `objectives`: names of those in the hypervolume.
+    """History of a search. `designs`: numbers of evaluated designs; the following values are those after each of these
+    numbers. `volume`: the hypervolume of the Pareto front, as a share of its final value. `best`: for each objective of
+    the search, a tuple of the best values (None before the first design that meets the constraints). `objectives`:
+    names of the objectives that the hypervolume includes.
     """
 
     objectives: tuple[str, ...]

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rung:
-    """A kind of source of figures, such as synthesis or a fitted model. A figure has this kind if the text that names
-    its source contains `word` (if it contains several words, the last one in `LADDER` counts). `meaning` explains the
-    kind in the report.
+    """A kind of source of figures, such as synthesis or a fitted model. A figure has this kind if the text on the
+    figure's source contains `word`. If the text contains the words of several kinds, the last of these kinds in
+    `LADDER` counts. `meaning` explains the kind in the report.
     """
 
     name: str

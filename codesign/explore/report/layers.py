@@ -1,4 +1,4 @@
-"""Cycles, bytes and microjoules of a machine in a network, layer by layer; computed when a report is written."""
+"""Cycles, bytes and microjoules of a network on a machine, layer by layer; computed when a report is written."""
 
 from __future__ import annotations
 
@@ -54,9 +54,9 @@ def figures_by_layer(
 def split_by_layer(
     compiled: Compiled, simulation: SimulationResult, energy: EnergyModel
 ) -> tuple[LayerFigures, ...]:
-    """The figures of a simulation, split by layer in the order of the program. A DRAM's row activations count for the
-    layer in whose own time (`begin` to `end` of its account) they happen, if the simulator can tell; all other commands
-    are divided by bytes and cycles.
+    """The figures of a simulation, split by layer in the order of the program. If the simulator knows the times of a
+    DRAM's row activations, each activation counts for the layer during which it happens (`begin` to `end` of the
+    layer's account). All other commands are divided by bytes and cycles.
     """
     program = compiled.program
     owner = owners(program)

@@ -130,8 +130,8 @@ def front_figure(data: Data) -> Figure:
 
 
 def _intervals(axes: Axes, data: Data, names: Sequence[str], which: NDArray[np.bool_]) -> None:
-    """Draws the 90% intervals of the designs that the mask `which` selects, if the objectives on the axes have
-    intervals: the first of `names` is on the horizontal axis, the second on the vertical one.
+    """Draws the 90% intervals of the designs that the mask `which` selects. `names` are the objectives on the
+    horizontal and on the vertical axis; an objective without intervals gets none.
     """
 
     def around(name: str) -> tuple[NDArray[np.float64], NDArray[np.float64] | None]:
@@ -164,7 +164,7 @@ def _standing(data: Data, names: Sequence[str]) -> str:
 
 def parallel_figure(data: Data) -> Figure | None:
     """A parallel-coordinates plot: every design that ran is a line through its fields and objectives. None if fewer
-    than two fields and objectives differ between designs.
+    than two of the fields and objectives differ between designs.
     """
     states = _states(data)
     ran = [place for place, state in enumerate(states) if state not in ("failed", "reference")]
@@ -211,8 +211,8 @@ def parallel_figure(data: Data) -> Figure | None:
 
 
 def sensitivity_figure(data: Data) -> Figure | None:
-    """Bars with the variance of each objective: explained by each field alone, by several fields together, and by no
-    field. None if no objective has a fitted sensitivity.
+    """Bars that divide the variance of each objective into the parts that are explained by each field alone, by several
+    fields together, and by no field. None if no objective has a fitted sensitivity.
     """
     found = data["sensitivity"]["figures"]
     names = [name for name in data["objectives"] if name in found]

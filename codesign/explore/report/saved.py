@@ -45,8 +45,9 @@ class Sources:
 
 
 def save_study(folder: Path, study: Study, sources: Sources, exploration: Exploration | None = None) -> Path:
-    """Writes study.json into `folder` and returns its path: before the search the settings of the exploration; after
-    the search (with `exploration`) also the evaluated points of the space in their order.
+    """Writes study.json into `folder` and returns the path of the file. Before the search, the file has the settings of
+    the exploration. After the search (with `exploration`), it also has the evaluated points of the space, in their
+    order.
     """
     value: dict[str, Any] = {
         "format": FORMAT,
@@ -133,8 +134,9 @@ def _study(value: Mapping[str, Any]) -> Study:
             "conditions": table["conditions"],
         }
     )
-    if not all(item["file"] for item in value["networks"]):
-        raise UserError(f"{FILE}: a network was not given as a file; {AGAIN}")
+    for item in value["networks"]:
+        if not item["file"]:
+            raise UserError(f"{FILE}: names no file from which network {item['name']} can be loaded; {AGAIN}")
     if value["strategy"] not in STRATEGIES:
         raise ValueError(f"there is no strategy {value['strategy']!r}")
     return Study(
@@ -182,7 +184,7 @@ def _designs(study: Study, key: str, records: Known, points: Sequence[Point]) ->
             if figures.failed is None and figures.networks.keys() != names:
                 raise UserError(
                     f"{RECORDS}: the record of {machine.digest} has the networks {', '.join(figures.networks)}, "
-                    f"and the study {', '.join(names)}; {AGAIN}"
+                    f"but the study has {', '.join(names)}; {AGAIN}"
                 )
             found.append(study.design(len(found), point, machine, figures))
     return tuple(found)

@@ -27,8 +27,8 @@ HOW = (
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FieldEffect:
     """The effect of a field on a figure. `levels` are pairs (value of the field, factor): with this value of the field,
-    the figure is its geometric mean times the factor (and the factors of the other fields). `share` is the part, 0 to
-    1, of the variance of the figure's logarithm that only this field explains.
+    the model predicts the geometric mean of the figure over all designs, times the factor (and the factors of the other
+    fields). `share` is the part, 0 to 1, of the variance of the figure's logarithm that only this field explains.
 
     Fields that always change together count as one field with a name such as "block_in, block_out". Its values are
     texts such as "8, 16", or a single value if the fields always have equal values.
@@ -48,7 +48,7 @@ class FieldEffect:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sensitivity:
     """The effects of all fields on a figure of `designs` designs; all fields together explain the share `explained` of
-    its variance.
+    the figure's variance.
     """
 
     designs: int
@@ -106,7 +106,7 @@ def _together(
     """Groups the fields that change between designs. Fields that always change together form one entry, with a name
     such as "block_in, block_out". Returns, for each entry, the columns (one value for each design) of all its fields.
 
-    `fields`: the fields to group, by name. `following`: derived fields; one of these is added to an entry only if it
+    `fields`: the fields to group, by name. `following`: derived fields. A derived field is added to an entry only if it
     always changes together with the fields of the entry.
     """
     members: dict[tuple[int, ...], list[str]] = {}

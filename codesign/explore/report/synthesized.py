@@ -14,9 +14,9 @@ from .layers import rounded
 
 
 def beside_predicted(machine: Config, synthesis: Synthesis, components: Components) -> dict[str, Any]:
-    """Pairs (predicted, measured) of the total area and the area of each unit, in square millimetres, and of the clock
-    in MHz (None: not measured); the 90% intervals of the predicted total area and clock; the library and the seconds of
-    the synthesis.
+    """Compares the prediction for a machine with its synthesis. Returns pairs (predicted, measured) of the total area
+    and the area of each unit, in square millimetres, and of the clock in MHz (None: not measured). Also returns the 90%
+    intervals of the predicted total area and clock, and the library and the seconds of the synthesis.
     """
     predicted, cells = figures_of_machine(machine, components), predicted_cells(machine)
     clock = cells.clock_mhz

@@ -41,7 +41,7 @@ def write_report(
     told: Callable[[int, int], object] = lambda done, count: None,
 ) -> tuple[Path, ...]:
     """Writes tables (as Parquet, too, if the packages for it are installed), machines, page and (if `drawn`) pictures
-    into `folder`; returns the paths, without those of machines. Raises WriteError.
+    into `folder`. Returns the paths of all files except the machines. Raises WriteError.
 
     The page is written before the layers of up to `layers` designs are computed, and again after; `told` is called with
     (machines done, machines to do). `verified`: results of co-simulations by number of the design (None: none).

@@ -34,8 +34,8 @@ from ...report.split import layer_boundaries
 from ..networks import Network
 
 WORTH = 2e-4
-"""Other schedules of a layer are tried only if they could save more than this share of the network's cycles, in all
-layers of the same workload together.
+"""Other schedules of a workload are tried only if they could save more than this share of the network's cycles, summed
+over all layers with this workload.
 """
 MOST_TRIALS = 1000
 MOST_ROUNDS = 4
@@ -65,9 +65,9 @@ class Effort:
 
     @property
     def rounds(self) -> int:
-        """Number of rounds. In each round, the network is run with a new schedule for every layer, the layer's next
-        best candidate, and then with the faster one of the previous and the new schedule for every layer. The fastest
-        of all runs is kept.
+        """Number of rounds. Each round runs the network twice. In the first run, every layer has its next best
+        candidate as a new schedule. In the second run, every layer has its previous or its new schedule, whichever is
+        faster. The fastest of all runs is kept.
         """
         return min(MOST_ROUNDS, max(1, self.trials // 16))
 
@@ -172,9 +172,9 @@ def _ranked(
 def _round(
     trials: NetworkTrials, ranked: Mapping[str, Sequence[Values]], number: int, best: _Run | None
 ) -> _Run | None:
-    """The fastest of three runs: `best`; a run in which every layer has the schedule at index `number` of its ranking
-    (`ranked`, by node; a layer without such an index keeps its schedule of `best`); and a run in which every layer has
-    the faster of its schedules in these two runs. None if neither of the first two ran.
+    """The fastest of three runs. The first is `best`. In the second, every layer has the schedule at index `number` of
+    its ranking (`ranked`, by node); a layer with a shorter ranking keeps its schedule of `best`. In the third, every
+    layer has the faster of its schedules in the first two runs. None if the network ran in neither of the first two.
     """
     before = {} if best is None else best.settings
     tried = _settings({**before, **{node: of[number] for node, of in ranked.items() if number < len(of)}})

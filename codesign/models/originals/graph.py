@@ -21,8 +21,8 @@ BIAS_DEVIATION = 0.1
 
 
 class Graph:
-    """An ONNX graph under construction. A node gets the name that PyTorch's exporter would give it. It consists of the
-    open scopes (names of modules) and the operator, as in "/layer1/conv1/Conv".
+    """An ONNX graph under construction. A node gets the name that PyTorch's exporter would give it. The name consists
+    of the open scopes (names of modules) and the operator, as in "/layer1/conv1/Conv".
 
     `width` scales the numbers of channels (`channels`), and `depth` scales the numbers of blocks (`repeats`); tests use
     values below 1 to make networks smaller. `parameters` is the number of parameters that the original has in training.
@@ -80,8 +80,8 @@ class Graph:
     # Tensors.
 
     def input(self, name: str, shape: Sequence[int], *, power: float = 1.0, integer: bool = False) -> Value:
-        """Adds an input of the model, float32, or int64 if `integer`; returns it. `power`: mean square of its
-        values.
+        """Adds an input of the model, float32 or (if `integer`) int64, and returns the input. `power`: mean square of
+        the input's values.
         """
         value = Value(name, tuple(shape), power, integer)
         self.inputs.append(value)
@@ -89,8 +89,8 @@ class Graph:
         return value
 
     def output(self, value: Value, name: str) -> None:
-        """Makes `value` an output of the model, called `name`; a node of this graph must write it. Earlier nodes then
-        read it under the new name; later nodes cannot read `value`.
+        """Makes `value`, which a node of this graph must write, an output of the model called `name`. Earlier nodes
+        then read the tensor under the new name; later nodes cannot read `value`.
         """
         for node in self.nodes:
             for names in (node.input, node.output):

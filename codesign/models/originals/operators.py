@@ -1,7 +1,7 @@
 """Operators as PyTorch's exporter writes them at opset 17: each function adds the nodes of one call or module.
 
-The mean square (`Value.power`) of an activation function's output is the one that a standard normal input gives, times
-the input's mean square (sigmoids and softmax: without this factor).
+The mean square (`Value.power`) of an activation function's output is estimated as a constant, the mean square for a
+standard normal input, times the mean square of the input. For sigmoids and softmax, it is the constant alone.
 """
 
 from __future__ import annotations
@@ -337,7 +337,7 @@ def unbind(g: Graph, x: Value) -> list[Value]:
 
 
 def select(g: Graph, x: Value, axis: int, place: int) -> Value:
-    """Adds PyTorch's x.select(axis, place) to the graph, as a Gather."""
+    """Adds PyTorch's x.select(axis, place), for an `axis` of 0 or more, to the graph, as a Gather."""
     shape = [*x.shape[:axis], *x.shape[axis + 1 :]]
     return g.node("Gather", [x, g.constant(place)], shape, power=x.power, axis=axis, integer=x.integer)
 

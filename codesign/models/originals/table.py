@@ -103,7 +103,10 @@ def describe(
             f"{name} does not accept images of {size}x{size}; choose a size that is{of} at least {network.least}"
         )
     if batch < 1 or not 0 < width <= 1 or not 0 < depth <= 1:
-        raise UserError(f"{name}: a batch is at least 1, width and depth are above 0 and at most 1")
+        raise UserError(
+            f"{name}: batch = {batch}, width = {width:g} and depth = {depth:g}; the batch must be at least 1, width "
+            "and depth must be above 0 and at most 1"
+        )
     g = Graph(name, batch=batch, width=width, depth=depth)
     g.output(network.build(g, g.input(INPUT, (batch, 3, size, size))), OUTPUT)
     return g

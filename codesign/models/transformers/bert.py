@@ -24,7 +24,7 @@ LAST = 2**31 - 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BertSizes:
-    """The sizes of a BERT; default: BERT-base with fewer layers. `inner`: numbers for each token between the two
+    """The sizes of a BERT; default: BERT-base with fewer layers. `inner`: length of a token's vector between the two
     products of a feed-forward network.
     """
 
@@ -38,7 +38,8 @@ class BertSizes:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MobileBertSizes:
     """The sizes of a MobileBERT; attention and feed-forward networks use vectors of `bottleneck` numbers for each
-    token. `embedding`: numbers for each word of the vocabulary. `stack`: number of feed-forward networks in a layer.
+    token. `embedding`: length of the vector of a word of the vocabulary. `stack`: number of feed-forward networks in a
+    layer.
     """
 
     layers: int = 2

@@ -37,7 +37,7 @@ def gpt2(seed: int, batch: int, sequence: Size, sizes: Gpt2Sizes = Gpt2Sizes()) 
 
 
 def gpt2_decode(seed: int, batch: int, past: int, sizes: Gpt2Sizes = Gpt2Sizes()) -> onnx.ModelProto:
-    """GPT-2 for one token after `past` earlier tokens, at least 1. Inputs: ``input_ids`` and ``position_ids``, int64
+    """GPT-2 for one token after `past` earlier tokens (at least one). Inputs: ``input_ids`` and ``position_ids``, int64
     [batch, 1], and ``past.i.key`` and ``past.i.value`` [batch, heads, past, width / heads]. Outputs: ``logits`` [batch,
     1, vocabulary], and the keys and values of all past + 1 tokens, under the names of `gpt2`.
     """

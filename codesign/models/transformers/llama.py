@@ -28,7 +28,7 @@ tokens.
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LlamaSizes:
     """The sizes of a Llama; default: SmolLM2-135M with fewer layers. `groups`: number of heads of keys and values.
-    `inner`: numbers for each token inside a feed-forward network.
+    `inner`: length of a token's vector inside a feed-forward network.
     """
 
     layers: int = 2
@@ -48,10 +48,10 @@ def llama(seed: int, batch: int, sequence: Size, sizes: LlamaSizes = LlamaSizes(
 
 
 def llama_decode(seed: int, batch: int, past: int, sizes: LlamaSizes = LlamaSizes()) -> onnx.ModelProto:
-    """Llama for one token after `past` earlier tokens, at least 1. The inputs are those of `llama` for one token, and
-    the earlier tokens' keys and values ``past.i.key`` and ``past.i.value`` [batch, groups, past, width / heads].
-    Outputs: ``logits`` [batch, 1, vocabulary], and the keys and values of all past + 1 tokens, under the names of
-    `llama`.
+    """Llama for one token after `past` earlier tokens (at least one). The inputs are the inputs of `llama` for one
+    token, and the earlier tokens' keys and values ``past.i.key`` and ``past.i.value`` [batch, groups, past, width /
+    heads]. Outputs: ``logits`` [batch, 1, vocabulary], and the keys and values of all past + 1 tokens, under the names
+    of `llama`.
     """
     return _llama(seed, batch, 1, past, sizes)
 
@@ -153,9 +153,9 @@ def _turned(w: Writer, name: str, data: str, turns: tuple[str, str], size: int) 
 
 
 def _repeated(w: Writer, name: str, data: str, shape: tuple[int, int, Size, int], heads: int) -> str:
-    """Repeats the keys or values `data` of each group of heads for all of its heads, in the nodes that exporters write:
-    Unsqueeze, Expand, Reshape. `shape` of `data`: (batch, groups, tokens, channels of a head); `heads`: number of heads
-    of all groups together. Returns the name of the output.
+    """Repeats the keys or values `data` of each group of heads for every head of the group, by the nodes that exporters
+    write: Unsqueeze, Expand, Reshape. `shape` of `data`: (batch, groups, tokens, channels of a head); `heads`: number
+    of heads of all groups together. Returns the name of the output.
     """
     batch, groups, length, size = shape
     wide = w.node("Unsqueeze", f"{name}.wide", [data, w.numbers([2])])

@@ -75,8 +75,8 @@ def build_transformer(
     """The model for `tokens` tokens at once or, if `name` ends in ``_decode``, for one token after `tokens` earlier
     tokens.
 
-    `symbolic`: the model takes any number of tokens at once that its table of positions or its causal mask allows; this
-    number is the symbol ``sequence``.
+    `symbolic`: the model takes any number of tokens at once, up to the limit of its table of positions or its causal
+    mask; the number is the symbol ``sequence``.
 
     Raises UserError for an unknown name, for numbers of tokens or layers below 1 or above those of the original, and
     for a symbolic number of earlier tokens (``_decode``).
@@ -95,8 +95,8 @@ def build_transformer(
 def token_inputs(model: onnx.ModelProto, seed: int = 0, *, tokens: int = TOKENS) -> dict[str, np.ndarray]:
     """Seeded inputs of a transformer, with `tokens` tokens if their number is symbolic.
 
-    Ids are below the size of the vocabulary, position ids ascend from the number of cached tokens; the mask excludes
-    the last eighth of the tokens, token types are 0 in the first half and 1 in the second, keys and values are normally
+    Ids are below the size of the vocabulary. Position ids ascend from the number of cached tokens. The mask excludes
+    the last eighth of the tokens. Token types are 0 in the first half and 1 in the second. Keys and values are normally
     distributed.
     """
     rng = np.random.default_rng(seed)

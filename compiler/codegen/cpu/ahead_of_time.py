@@ -1,9 +1,9 @@
 """Compiles kernels ahead of time into a static library for any processor, with a C header. The module `one_object`
 compiles them to a single object file instead.
 
-The code of a static library is generated on background threads while the next kernels are still being lowered: lowering
-runs in Python, code generation in LLVM, so two cores do them at the same time. With more cores, or when lowering has
-finished, more threads generate code.
+A background thread generates the code of the lowered kernels while the main thread lowers the next kernels. Lowering
+runs in Python and code generation in LLVM, so the two run on two cores at the same time. With more cores, or when all
+kernels are lowered, more threads generate code.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ class ObjectCode:
 def checked_functions(modules: Sequence[Module], name: str) -> list[str]:
     """Checks and returns the names of the modules' functions. `name`: the object or library that will contain them.
 
-    Raises ValueError if `modules` is empty, for names (also for `name`) that C does not allow, and for functions whose
-    names are equal or differ in capitals only.
+    Raises ValueError if `modules` is empty, if C does not allow `name` or the name of a function, and if two functions
+    have equal names or names that differ in capitals only.
     """
     functions = [module.function for module in modules]
     if not functions:
@@ -79,8 +79,8 @@ BATCH_CHARACTERS = 200_000
 Smaller batches pay the fixed cost of an object more often; larger batches lengthen the wait for the last object.
 """
 MOST_THREADS = 4
-"""Largest number of threads that generate code. While one thread lowers modules, it makes work for about two of them;
-in the end, only the last few objects remain to be generated.
+"""Largest number of threads that generate code. The thread that lowers modules makes work for about two of them. When
+that thread has finished, only the last few objects remain to be generated.
 """
 
 
@@ -143,8 +143,8 @@ class LibraryInProgress:
                 objects.append((made.result(timeout=OBJECT_SECONDS), functions))
             except TimeoutError:
                 raise CodeGenerationError(
-                    f"LLVM did not finish within {OBJECT_SECONDS:g} s the code of {', '.join(functions)} of "
-                    f"{self._name}; compile without fusion, or for another processor (--target)"
+                    f"LLVM did not compile {', '.join(functions)} of {self._name} within {OBJECT_SECONDS:g} s; "
+                    f"compile without fusion, or for another processor (--target)"
                 ) from None
         return ObjectCode(
             name=self._name,
@@ -173,9 +173,7 @@ def emit_library(modules: tuple[Module, ...], target: CpuTarget, *, name: str) -
 
 
 def _object(batch: Sequence[tuple[Module, str]], target: CpuTarget) -> bytes:
-    """Compiles a batch of (module, node name) to one object file; an error names the first node whose module
-    causes it.
-    """
+    """Compiles a batch of (module, node name) to one object. An error names the first node whose module causes it."""
     modules = [module for module, _ in batch]
     try:
         return _bytes(modules, target, batch[0][1])

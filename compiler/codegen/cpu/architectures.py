@@ -22,7 +22,8 @@ WITHOUT_VECTORS = 64
 class Architecture:
     """A processor architecture, with LLVM's name for it. `cpu`, `features`: defaults of code generation.
 
-    `queries`: features on which `vectors_of` depends ("+avx2"). `floats`: feature that float arithmetic needs, or "".
+    `queries`: features on which `vectors_of` depends ("+avx2"). `floats`: the feature that float arithmetic needs; ""
+    if float arithmetic needs none.
     """
 
     name: str
@@ -34,8 +35,8 @@ class Architecture:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Vectors:
-    """The vector unit of a processor: bits and number of its registers, and whether it has fused multiply-add and 8-bit
-    dot products. `abi`: the calling convention if the target triple leaves it open.
+    """The vector unit of a processor: the width in bits and the number of its registers, and whether it has fused
+    multiply-add and 8-bit dot products. `abi`: the calling convention if the target triple leaves it open.
     """
 
     bits: int

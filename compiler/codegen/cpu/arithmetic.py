@@ -2,9 +2,8 @@
 quantized arithmetic.
 
 Quantized arithmetic is vector code, bit-exact to `vdla.isa.arithmetic`: requantization, addition or multiplication of
-two quantized values, and QuantizeLinear. Each of these functions ends in
-`Quantized.saturate`. Limits are integers, so clamping before rounding equals clamping after it, and the clamped value
-is small enough to be rounded by one addition.
+two quantized values, and QuantizeLinear. Each of these functions ends in `Quantized.saturate`. Limits are integers, so
+clamping before rounding equals clamping after it, and the clamped value is small enough to be rounded by one addition.
 """
 
 from __future__ import annotations
@@ -143,7 +142,7 @@ class Quantized:
         self.known = known
 
     def float32_from_bits(self) -> Value:
-        """Emits a call of (bits): the float32 with the bits of the call's int32 argument."""
+        """Emits the float32 whose bits are the int32 argument of the call."""
         return self.cast("bitcast", self.arguments[0], DType.FLOAT32)
 
     def requantize(self) -> Value:
@@ -153,14 +152,14 @@ class Quantized:
         return self.scaled(total, scale, self.whole(2), self.whole(3), self.whole(4))
 
     def quantize(self) -> Value:
-        """Emits a call of (x, scale, zero point): x / scale rounded + zero point, clamped to int8; NaN: any int8."""
+        """Emits x / scale, rounded, plus the zero point, clamped to int8; NaN gives any int8. The arguments of the call
+        are (x, scale, zero point).
+        """
         quotient = self.block.binary("fdiv", self.arguments[0], self.arguments[1])
         return self.saturate(quotient, self.whole(2), INT8_LOW, INT8_HIGH)
 
     def scaled(self, total: Value, scale: Value, zero_point: int, low: int, high: int) -> Value:
-        """Requantizes the int32 `total`: rounds total * scale half to even, adds the zero point, clamps to low
-        .. high.
-        """
+        """Requantizes an int32 `total`: rounds total * scale half to even, adds `zero_point`, clamps to low .. high."""
         product = self.block.binary("fmul", self.to_float(total), scale)
         return self.saturate(product, zero_point, low, high)
 
@@ -185,9 +184,7 @@ class Quantized:
         )
 
     def whole(self, position: int) -> int:
-        """The integer value of the argument with index `position`. Raises LoweringError if the argument is not
-        constant.
-        """
+        """The integer value of argument number `position`. Raises LoweringError if the argument is not constant."""
         value = self.known[position]
         if value is None:
             raise LoweringError(f"argument {position} of {self.name} must be a constant on this target")

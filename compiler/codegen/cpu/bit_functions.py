@@ -40,8 +40,8 @@ def call_bits(block: Block, name: str, arguments: list[Value], dtype: DType) -> 
 
 
 def _divided(block: Block, name: str, x: Value, y: Value) -> Value:
-    """x / y rounded toward zero (`name` "quotient"), or the remainder of this division ("remainder"); 0 where y is 0,
-    as in numpy. (The machine instruction would stop the process.)
+    """x / y rounded toward zero (`name` "quotient"), or the remainder of this division (`name` "remainder"). The result
+    is 0 where y is 0, as in numpy; the machine's instruction would stop the process there.
     """
     dtype, lanes = x.dtype, x.lanes
     zero, one = constant(0, dtype, lanes), constant(1, dtype, lanes)

@@ -48,9 +48,9 @@ int main(int argc, char **argv)
 
 
 def driver_text(header: str, module: Module) -> str:
-    """A C program that runs the kernel of `module`, declared in `header`.h, once on arrays in files, on one thread. The
-    program's arguments are the paths of raw files, one for each parameter, in order; it reads all of them, and writes
-    the arrays that the kernel writes back to their files.
+    """A C program that runs the kernel of `module` once, on one thread, on arrays in files. The kernel is declared in
+    `header`.h. The program's arguments are the paths of raw files, one for each parameter of the kernel, in order. The
+    program reads all files, runs the kernel, and stores the kernel's outputs in their files.
     """
     values = {
         "NAME": module.function,

@@ -85,8 +85,8 @@ def header_text(name: str, modules: Sequence[Module], target: CpuTarget) -> str:
 
 
 def _kernel(module: Module) -> list[str]:
-    """The header's lines for one kernel: sizes, the object's function, and a wrapper with an argument for
-    each array.
+    """The header's lines for one kernel: macros with the arrays' sizes, the declaration of the kernel's function, and a
+    wrapper that has an argument for each array.
     """
     name, upper = module.function, module.function.upper()
     places = array_names(module)

@@ -35,9 +35,7 @@ _WRAPPING: Mapping[str, Callable[[Any, Any], int]] = {
 
 
 def unfoldable(variables: Mapping[str, Any]) -> None:
-    """Always returns None. This is the folding function of every expression that loads, calls, converts or computes in
-    floats.
-    """
+    """Returns None: the folding function of expressions that load, call, convert or compute in floats."""
 
 
 def folding_function(expr: Expr) -> FoldingFunction:

@@ -103,8 +103,9 @@ class _Expansion:
         return self.dimension(0, _Place(offsets=(None,) * len(self.extents), name=stem, ranges=self.ranges))
 
     def dimension(self, d: int, at: _Place) -> Stmt:
-        """Loops over dimension `d` of the copied box and all inner dimensions, for elements whose indices in outer
-        dimensions are inside the source. Elements outside of the source along `d` get the pad value.
+        """Loops over dimension `d` of the copied box and all inner dimensions. The caller guarantees that the indices
+        in all outer dimensions are inside the source. Elements whose index in dimension `d` is outside of the source
+        get the pad value.
         """
         if d == len(self.extents):
             return self.move(at)
@@ -123,7 +124,7 @@ class _Expansion:
         )
 
     def fill(self, d: int, at: _Place) -> Stmt:
-        """Loops over dimension `d` and all inner dimensions that store the pad value, for elements without a source."""
+        """Loops over dimension `d` and all inner dimensions: they store the pad value in elements without a source."""
         if d == len(self.extents):
             assert self.copy.pad is not None
             value = cast(self.copy.pad, self.copy.destination.buffer.dtype)
@@ -133,8 +134,8 @@ class _Expansion:
     def loop(
         self, d: int, at: _Place, start: Expr, extent: Expr, inside: Callable[[int, _Place], Stmt]
     ) -> Stmt:
-        """A loop over `extent` elements of dimension `d` from `start` on, whose body `inside` makes. If `d` is the
-        innermost dimension, the loop moves whole vectors, and a second loop moves the remainder.
+        """A loop over `extent` elements of dimension `d`, beginning at element `start`. `inside` makes the loop's body.
+        If `d` is the innermost dimension, the loop moves whole vectors, and a second loop moves the remaining elements.
         """
         if extent == Const(0):
             return Seq(statements=())
@@ -154,9 +155,9 @@ class _Expansion:
         return self.vectors(extent, at, lambda element, *rest: body(start + element, *rest), few=few)
 
     def vectors(self, extent: Expr, at: _Place, body: Callable[..., Stmt], *, few: bool = False) -> Stmt:
-        """A loop over `extent` adjacent elements in whole vectors, and a second loop for the remainder. `body(element,
-        ranges)` makes the statement for one element, with the ranges of the loop variables; for the remainder, a third
-        argument is the suffix of the statement's name.
+        """Two loops over `extent` adjacent elements: the first moves whole vectors, the second the remaining elements.
+        `body(element, ranges)` makes the statement for one element; `ranges` are the ranges of the loop variables. In
+        the second loop `body` gets a third argument, the suffix of the statement's name.
 
         `few`: the caller knows that `extent` is less than a vector, so only the second loop is made.
         """
@@ -189,8 +190,8 @@ class _Expansion:
     def rows(
         self, d: int, at: _Place, start: Expr, count: int, width: int, inside: Callable[[int, _Place], Stmt]
     ) -> Stmt:
-        """Moves or (if `inside` is `fill`) fills `count` contiguous rows of `width` elements, from row `start` on, as
-        one run of elements. `d`: the dimension that counts rows; `d` + 1 is the innermost one, along a row.
+        """Moves `count` contiguous rows of `width` elements, from row `start` on, as one run of elements. If `inside`
+        is `fill`, the rows are filled instead. `d`: the dimension that counts rows; dimension `d` + 1 runs along a row.
         """
         end: Callable[[_Place], Stmt] = self.move
         if inside == self.fill:

@@ -20,7 +20,7 @@ SINE = tuple((-1) ** k / math.factorial(2 * k + 1) for k in range(7))
 COSINE = tuple((-1) ** k / math.factorial(2 * k) for k in range(8))
 """Taylor series of the cosine, up to pi / 4."""
 ARCTANGENT = tuple((-1) ** k / (2 * k + 1) for k in range(12))
-"""Taylor series of arctan t / t in powers of t**2, for t up to tan(pi / 8), that is t**2 up to 0.1716."""
+"""Taylor series of arctan(t) / t in powers of t**2, for t up to tan(pi / 8). There t**2 is at most 0.1716."""
 POWER = tuple(math.log(2) ** k / math.factorial(k) for k in range(12))
 """Taylor series of 2**r, for r up to 1/2."""
 LOGARITHM = tuple(2 / (2 * k + 1) / math.log(2) for k in range(10))

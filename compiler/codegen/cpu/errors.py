@@ -12,8 +12,8 @@ class LoweringError(CodeError):
 
 
 class TargetError(UserError):
-    """Raised if the user names a CPU that does not exist or lacks instructions that a kernel needs, and if this machine
-    cannot run, load or link code, or has no thread pools.
+    """Raised if the user names a CPU that does not exist, or a CPU without the instructions that a kernel needs. Also
+    raised if this machine cannot run, load or link code, or does not support thread pools.
     """
 
 

@@ -1,7 +1,8 @@
 """Emits the scalar and vector values of IR expressions.
 
-Inside a vectorized loop every expression is a scalar (equal in all iterations) or a vector with one lane for each
-iteration. Variables of unrolled loops are Python ints, so conditions on them are decided during emission.
+Inside a vectorized loop, the value of an expression is a scalar if it is equal in all iterations, else a vector with
+one lane for each iteration. Variables of unrolled loops are Python ints, so conditions on them are decided during
+emission.
 """
 
 from __future__ import annotations
@@ -28,13 +29,11 @@ from .text import Block, Value, constant, memory_type
 from .vector_memory import from_memory, gather, masked_load, masked_store, pointers, scatter, to_memory
 
 SPREAD_STRIDES = (2, 4, 8)
-"""If neighbouring lanes store to elements at one of these distances, one masked store to the whole range of elements
-replaces a scatter.
+"""Distances, in elements, between the elements that neighbouring lanes write. At these distances one masked store to
+the whole range of elements replaces a scatter.
 """
 MAXIMUM_STRIDE = 4
-"""Largest distance between lanes, in elements, for which loads of the whole range of elements and shuffles replace a
-gather.
-"""
+"""Largest distance between lanes, in elements, for which contiguous loads and shuffles replace a gather."""
 
 
 @quick_init
@@ -50,8 +49,9 @@ class VectorLoop:
 @quick_init
 @dataclass(frozen=True, slots=True)
 class PreparedForm:
-    """A linear index expression prepared for evaluation: a constant, and atoms (variables and other subexpressions
-    except sums), each with its coefficient and its folding function (`folding_function`).
+    """A linear index expression prepared for evaluation. It is the sum of a constant and of atoms times coefficients.
+    An atom is a variable or another subexpression that is not a sum. Each atom has its folding function
+    (`folding_function`).
     """
 
     atoms: tuple[tuple[Expr, int, FoldingFunction], ...]
@@ -80,7 +80,7 @@ class ExpressionEmitter:
     # Values
 
     def known(self, expr: Expr) -> int | float | None:
-        """The value of an expression of ints and bools if variables of unrolled loops alone determine it, else None."""
+        """The value of an int or bool expression if variables of unrolled loops determine the value, else None."""
         return self.folding_function(expr)[1](self.variables)
 
     def folding_function(self, expr: Expr) -> tuple[DType, FoldingFunction]:
@@ -138,7 +138,7 @@ class ExpressionEmitter:
                 if function == "round_tf32":
                     return round_tf32(self.block, values[0])
                 return call_function(self.block, function, values, dtype)
-        raise LoweringError(f"no code can be generated for {format_expr(expr)}")
+        raise LoweringError(f"processors have no code for {type(expr).__name__}: {format_expr(expr)}")
 
     def variable(self, name: str) -> Value:
         """A loop variable: a scalar, or for the vectorized loop a vector of its iterations."""
@@ -258,12 +258,12 @@ class ExpressionEmitter:
     # Memory
 
     def load(self, buffer: Buffer, indices: tuple[Expr, ...]) -> Value:
-        """The value of a load: one element, or an element for each lane if it may differ between lanes."""
+        """The value of a load: one element or, if the index may differ between lanes, one element for each lane."""
         storage = self.storages[buffer.name]
         return self.load_from(storage, self.address_of(storage, indices))
 
     def load_from(self, storage: Storage, address: Address) -> Value:
-        """Loads the value at `address` in `storage`: one element, or one for each lane if the lanes may differ."""
+        """Loads from `address` in `storage`: one element, or one for each lane if the address may vary by lane."""
         block, dtype = self.block, storage.buffer.dtype
         if storage.on_stack and (lanes := self.slot_lanes(address)):
             text = block.slots.get(storage.pointer, dtype, lanes, address.offset)
@@ -290,14 +290,12 @@ class ExpressionEmitter:
         return from_memory(block, Value(loaded, dtype, lanes))
 
     def store(self, buffer: Buffer, indices: tuple[Expr, ...], value: Value) -> None:
-        """Writes `value` to one element or, in a vectorized loop, one lane of it to an element for each active lane."""
+        """Writes `value` to one element. In a vectorized loop, each active lane writes to its own element."""
         storage = self.storages[buffer.name]
         self.store_at(storage, self.address_of(storage, indices), value)
 
     def store_at(self, storage: Storage, address: Address, value: Value) -> None:
-        """Stores `value` at `address` in `storage`: one element or, in a vectorized loop, an element for each active
-        lane.
-        """
+        """Stores `value` at `address` in `storage`. In a vectorized loop, each active lane stores one element."""
         block, dtype = self.block, storage.buffer.dtype
         vector = self.vector
         if vector is not None:
@@ -333,8 +331,8 @@ class ExpressionEmitter:
         scatter(block, places, value, dtype, self.mask)
 
     def slot_lanes(self, address: Address) -> int:
-        """The number of elements that an access to a stack slot touches, if it is one element or a whole vector,
-        aligned and at a constant position; else 0. At these positions `Slots` can forward stored values to loads.
+        """The number of elements that an access to a stack slot touches: one, or a whole vector. 0 if the access is
+        partial, not aligned, or not at a constant position; then `Slots` cannot forward stored values to loads.
         """
         if address.variables or address.terms or address.varying:
             return 0
@@ -377,8 +375,8 @@ class ExpressionEmitter:
         return Address(offset, stride, (), {a: c for a, c in terms.items() if a not in varying}, varying)
 
     def access(self, indices: tuple[Expr, ...], form: LinearForm) -> _Access:
-        """Prepares an access for repeated emission. `form`: the offset of the accessed element. If `form` consists of
-        loop variables and a constant, the result lists them; otherwise it has the form's folding functions.
+        """Prepares an access for repeated emission. `form`: the offset of the accessed element. If `form` is a sum of
+        loop variables and a constant, the result lists them. Otherwise the result has the form's folding functions.
         """
         if not all(type(atom) is Var for atom in form.terms):
             return _Access(indices, (), 0, self.prepared(form))
@@ -432,8 +430,8 @@ _NOTHING: Mapping[Expr, int] = {}
 @quick_init
 @dataclass(frozen=True, slots=True)
 class Address:
-    """The elements of a buffer that an access touches, one for each lane. The element of lane 0 is `offset` plus a sum
-    of weighted terms, whose values only the running kernel knows. `stride`: elements from each lane to the next.
+    """The elements of a buffer that an access touches, one for each lane. The index of lane 0's element is `offset`
+    plus a weighted sum of terms that are unknown at compile time. `stride`: elements from each lane to the next.
 
     `variables`: the terms and their weights, if all terms are loop variables. Otherwise `terms` has the terms that are
     equal in all lanes, and `varying` the terms that differ between lanes.
@@ -449,9 +447,10 @@ class Address:
 @quick_init
 @dataclass(frozen=True, slots=True)
 class _Access:
-    """The prepared offset of the element that an access touches. The offset is `constant` plus the loop `variables`
-    times their coefficients. If it has other terms too, `whole` is the offset as a general linear form, else None.
-    `indices`: the indices of the access."""
+    """The prepared offset of the element that an access touches. Usually the offset is `constant` plus the loop
+    `variables` times their coefficients, and `whole` is None. If the offset has other terms, `whole` is the offset as a
+    general linear form. `indices`: the indices of the access.
+    """
 
     indices: tuple[Expr, ...]
     variables: tuple[tuple[str, int], ...]

@@ -1,7 +1,8 @@
 """Vector code for scalar functions (`Call`); no mathematical library is called.
 
-Polynomials are fitted to float64 values for least relative error; `tests/compiler/codegen/cpu/test_functions.py` checks
-each function to a few units in the last place over its whole range, infinities and NaN included.
+The polynomials are fitted to float64 values for the least relative error.
+`tests/compiler/codegen/cpu/test_functions.py` checks that each function is accurate to a few units in the last place
+for all arguments, infinities and NaN included.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """float16 and bfloat16 in generated code: stored as bits in registers of 16 bits, computed in float32.
 
 Conversions are integer operations, so that every processor supports them, with or without instructions for these types.
-Adding, subtracting or multiplying in float32 and rounding the result is the same as the operation in 16 bits, because
-float32 has enough bits: 24 = 2 * 11 + 2 (Figueroa, "When is double rounding innocuous?", 1995).
+A sum, difference or product that is computed in float32 and then rounded to 16 bits equals the result of the operation
+in 16 bits, because float32 has enough bits of mantissa: 24 = 2 * 11 + 2 (Figueroa, "When is double rounding
+innocuous?", 1995).
 """
 
 from __future__ import annotations

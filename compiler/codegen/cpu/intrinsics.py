@@ -62,7 +62,7 @@ def emission_of(declaration: IntrinsicDeclaration) -> Emission:
         return _emit_dot
     if declaration.name.startswith(PREFIX):
         return _emit_prefetch
-    raise LoweringError(f"the instruction {declaration.name} is not one of this target")
+    raise LoweringError(f"processors have no code for {declaration.name}; use another intrinsic")
 
 
 def _emit_code(values: ExpressionEmitter, use: Intrinsic) -> None:
@@ -96,7 +96,7 @@ def _emit_dot(values: ExpressionEmitter, use: Intrinsic) -> None:
     vector, octets = type_text(DType.INT32, width), f"<{width * DOT_DEPTH} x i8>"
     lanes = use.declaration.parameters[0].shape[0]
     if lanes > width:
-        raise LoweringError(f"`{summarize(use)}`: a CPU register holds {width} sums; split the loop to fit")
+        raise LoweringError(f"`{summarize(use)}`: a register holds {width} sums, not {lanes}; split the loop")
     if not values.storages[use.operands[0].buffer.name].on_stack:
         raise LoweringError(f"`{summarize(use)}`: the sum is too large for the stack; make its tile smaller")
     # A stack slot has room for whole registers, see `stack_layout`.
@@ -126,7 +126,9 @@ def _emit_dot(values: ExpressionEmitter, use: Intrinsic) -> None:
 
 
 def _emit_prefetch(values: ExpressionEmitter, use: Intrinsic) -> None:
-    """Emits prefetches into the first-level cache, of the lines that are attribute AHEAD's bytes behind the operand."""
+    """Emits prefetches into the first-level cache. The prefetched lines are behind the operand, at a distance in bytes
+    that attribute AHEAD gives.
+    """
     block, data = values.block, use.declaration.parameters[0]
     start = _contiguous(values, use, 0)
     ahead = int(dict(use.attributes)[AHEAD])
@@ -148,7 +150,7 @@ def _contiguous(values: ExpressionEmitter, use: Intrinsic, position: int) -> str
     for size, stride in zip(reversed(sizes), reversed(storage.strides), strict=True):
         if size != 1 and stride != expected:
             raise LoweringError(
-                f"`{summarize(use)}`: the elements of {formal.name} are not contiguous in memory"
+                f"`{summarize(use)}`: operand {formal.name} must be contiguous in memory; pack its buffer or copy it"
             )
         expected *= size
     return values.address(storage, region.starts)

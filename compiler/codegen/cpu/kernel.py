@@ -24,7 +24,7 @@ _Function = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 5)
 class Kernel:
     """A compiled program. `outputs`: names of the parameters that it writes.
 
-    `generated()` returns the machine code; if a background thread still generates it, the function waits.
+    `generated()` returns the machine code. If a background thread is still generating it, the function waits.
     """
 
     program: Program
@@ -61,8 +61,8 @@ class Kernel:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkingRoom:
-    """Working memory of running kernels: `workspace` contains the buffers of the kernel itself, `scratch` the buffers
-    of all workers of a thread pool.
+    """Working memory for running kernels. `workspace` holds the buffers of the kernel's main function, `scratch` the
+    buffers of the workers of a thread pool.
     """
 
     workspace: np.ndarray
@@ -121,9 +121,7 @@ class BoundKernel:
         self._pointers[parameter] = address
 
     def run_in_turn(self) -> None:
-        """Runs the kernel. If it has a thread pool, the caller must already be inside `Pool.turn`, which excludes other
-        threads.
-        """
+        """Runs the kernel. With a thread pool, the caller must be inside `Pool.turn`, which excludes other threads."""
         self._function(*self._arguments)
 
 

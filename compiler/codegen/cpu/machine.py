@@ -79,8 +79,8 @@ def host_target() -> CpuTarget:
 
 
 def cache_sizes(folder: Path) -> tuple[int, int] | None:
-    """Bytes of the first and second level data cache, from Linux's files in /sys (`folder`); None if one of the two
-    levels is missing there, or a file cannot be read.
+    """Bytes of the data caches of the first and second level, read from Linux's files in /sys (`folder`). None if a
+    file for one of the two levels is missing or cannot be read.
     """
     sizes: dict[str, int] = {}
     try:

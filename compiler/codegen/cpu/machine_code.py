@@ -1,5 +1,5 @@
-"""Compilation by LLVM: parses, verifies and optimises IR text, and makes machine code in this process, if wanted on
-background threads.
+"""Compilation by LLVM: parses, verifies and optimises IR text, and makes machine code in this process. Background
+threads can do the work.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def optimise(
 ) -> llvm.ModuleRef:
     """The modules linked into one, with stack slots moved to registers and branches simplified.
 
-    LLVM's own pipelines take ten times as long for code that runs no faster: schedules determine the loops, and the
+    LLVM's own pipelines take ten times as long, and their code runs no faster: schedules determine the loops, and the
     emitter repeats no computation. Functions that are not `exported` (None: all are) become internal. The result
     belongs to the LLVM context `context` (None: the context that all threads share).
     """
@@ -115,8 +115,9 @@ def object_of(modules: Sequence[Module], machine: llvm.TargetMachine, exported: 
 def _emit_unlocked() -> Any:
     """The C function behind `TargetMachine.emit_object`, without the lock that llvmlite holds over every LLVM call.
 
-    LLVM allows concurrent code generation if each thread has its own context and machine, as its linker does. The
-    library's path is not part of llvmlite's interface: if it is not found, one thread generates code at a time.
+    LLVM allows concurrent code generation if each thread has its own context and machine, as its linker does. The path
+    of llvmlite's library is not part of llvmlite's interface. If the library is not found, one thread at a time
+    generates code.
     """
     locked = ffi.lib.LLVMPY_TargetMachineEmitToMemory
     if not isinstance(path := getattr(ffi.lib, "_name", None), str):
@@ -142,8 +143,8 @@ def compile_module(module: Module, target: CpuTarget, others: Sequence[str] = ()
 def load_objects(
     objects: Sequence[bytes], target: CpuTarget, functions: Sequence[str]
 ) -> dict[str, MachineCode]:
-    """Loads `functions` from objects that were compiled for `target` into this process; returns the code of each, by
-    the function's name. Its assembly is not available.
+    """Loads `functions` into this process from objects that were compiled for `target`. Returns the code of each
+    function, by the function's name. The assembly of this code is not available.
 
     Raises TargetError for an object that LLVM cannot read, and for a function that is in none of the objects.
     """
@@ -160,12 +161,12 @@ def load_objects(
 
 
 def _loaded(objects: Sequence[bytes], target: CpuTarget, functions: Sequence[str]) -> llvm.ResourceTracker:
-    """The objects linked together and loaded into this process; the result has the addresses of `functions` and keeps
-    the code in memory. Raises RuntimeError if LLVM cannot read or link an object.
+    """Links the objects together and loads them into this process. The result has the addresses of `functions`, and
+    keeps the code in memory. Raises RuntimeError if LLVM cannot read or link an object.
 
-    LLVM's JITLink places all sections of an object together. Its older linker (MCJIT's) takes a new block of addresses
-    for each section; in a process with gigabytes of libraries (PyTorch) blocks are more than 2 GiB apart, and a 32-bit
-    relocation between two of them ends the process.
+    LLVM's JITLink places all sections of an object together. The older linker (MCJIT's) takes a new block of addresses
+    for each section. In a process with gigabytes of libraries (PyTorch) these blocks may be more than 2 GiB apart; a
+    32-bit relocation between two blocks then ends the process.
     """
     compiler = llvm.create_lljit_compiler(
         target_machine(target, jit=True), use_jit_link=True, suppress_errors=True

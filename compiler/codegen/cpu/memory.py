@@ -19,8 +19,7 @@ import numpy as np
 from ...ir.expr import Buffer
 
 REGISTER_SCOPES = ("register", "local")
-"""Memory scopes whose buffers become stack slots. LLVM turns these into registers where all indices are constant after
-unrolling.
+"""Scopes whose buffers become stack slots. LLVM keeps a slot in registers if its indices are constant after unrolling.
 """
 STACK_BYTES = 16 * 1024
 """Largest number of bytes of one buffer on the stack; larger buffers of any scope are in the workspace."""
@@ -52,15 +51,15 @@ def buffer_bytes(buffer: Buffer) -> int:
 
 
 def lies_on_stack(buffer: Buffer) -> bool:
-    """Whether a buffer that a kernel allocates becomes a stack slot; otherwise it is in the kernel's workspace."""
+    """Whether a buffer that a kernel allocates becomes a stack slot. Other buffers are in the workspace."""
     return buffer.scope in REGISTER_SCOPES and buffer_bytes(buffer) <= STACK_BYTES
 
 
 def stack_layout(buffer: Buffer, lanes: int) -> tuple[tuple[int, ...], int]:
     """Strides and size in elements of a stack slot whose rows are whole vectors of `lanes`.
 
-    A partial vector at the end of a row then reads and writes whole registers without touching the next row; the
-    slot ends with a spare vector for partial vectors that do not start at a multiple of `lanes`.
+    So an access to a partial vector at the end of a row can move a whole register and does not touch the next row. The
+    slot ends with a spare vector, for partial vectors that do not start at a multiple of `lanes`.
     """
     if not buffer.shape:
         return (), 2 * lanes
@@ -92,9 +91,7 @@ class Constants:
         self._taken = 0
 
     def copy(self, array: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
-        """A copy of the array, reshaped to `shape`. It begins at a page, or at a cache line if it is smaller than a
-        page.
-        """
+        """A copy of the array, reshaped to `shape`. Begins at a page, or at a cache line if smaller than a page."""
         result = self._empty(array.nbytes).view(array.dtype).reshape(shape)
         np.copyto(result, array.reshape(shape))
         return result
@@ -111,7 +108,7 @@ class Constants:
 
 
 def aligned_empty(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
-    """An uninitialised array that begins at a cache line or, if as large as one, at a page or a huge page."""
+    """An uninitialised array. Small arrays begin at a cache line, larger ones at a page, the largest at a huge page."""
     size = prod(shape) * dtype.itemsize
     raw = _huge_pages(size) if size >= HUGE_PAGE else _on(_alignment(size), size)
     return raw[:size].view(dtype).reshape(shape)
@@ -143,7 +140,7 @@ def _huge_pages(size: int) -> np.ndarray:
         # Private, so that a forked process cannot write into it. The boundary is somewhere in the first huge page.
         mapped = mmap.mmap(-1, size + HUGE_PAGE, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     except OSError as error:
-        raise MemoryError(f"the system has no {size:,} bytes of memory: {error}") from None
+        raise MemoryError(f"the system cannot allocate {size:,} bytes of memory: {error}") from None
     raw = np.frombuffer(mapped, np.uint8)
     start = -raw.ctypes.data % HUGE_PAGE
     with contextlib.suppress(OSError):  # Linux kernels without huge pages refuse the advice.

@@ -20,9 +20,7 @@ _SYMBOL_TABLE = 2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Symbols:
-    """The global symbols that an object defines (known for ELF only), and the symbols that it uses but does
-    not define.
-    """
+    """Global symbols that an object defines (known for ELF only), and symbols that it uses but does not define."""
 
     defined: frozenset[str]
     undefined: frozenset[str]
@@ -36,7 +34,7 @@ def read_symbols(data: bytes) -> Symbols:
         return _read_elf(data, wide=data[4] == 2)
     if data[:8] == b"\0asm\1\0\0\0":
         return Symbols(defined=frozenset(), undefined=wasm_imports(data))
-    raise ValueError("neither a little-endian ELF object nor a WebAssembly module")
+    raise ValueError("the file is neither a little-endian ELF object nor a WebAssembly module")
 
 
 def _read_elf(data: bytes, *, wide: bool) -> Symbols:
@@ -95,14 +93,14 @@ def library_objects(library: bytes) -> list[bytes]:
     at = len(_MAGIC)
     while at < len(library):
         if at + _HEADER.size > len(library):
-            raise ValueError("a static library that ends within a header")
+            raise ValueError("the static library ends within a header")
         name, *_, size, end = _HEADER.unpack_from(library, at)
         if end != b"`\n" or not size.strip().isdigit():
-            raise ValueError(f"a static library without a header at byte {at}")
+            raise ValueError(f"the static library has no header at byte {at}")
         begin = at + _HEADER.size
         at = begin + _even(int(size))
         if at > len(library):
-            raise ValueError("a static library that ends within an object")
+            raise ValueError("the static library ends within an object")
         if name.strip() != b"/":
             objects.append(library[begin : begin + int(size)])
     return objects

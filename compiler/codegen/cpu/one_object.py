@@ -28,14 +28,16 @@ def emit_object(
 
     `exported`: functions that callers may use and the header declares (None: all); only code in the object can call the
     rest. The object needs no runtime; parallel loops call a function that the caller passes. Equal modules give equal
-    bytes. Raises ValueError for names that C does not allow or that occur twice, for names in `exported` that no module
-    has, and without modules; raises TargetError if the processor lacks instructions, so that LLVM would call library
-    functions.
+    bytes.
+
+    Raises ValueError if `modules` is empty, for names that C does not allow or that occur twice, and for names in
+    `exported` that no module has. Raises TargetError if the processor lacks instructions, because LLVM would then call
+    library functions.
     """
     functions = checked_functions(modules, name)
     exported = functions if exported is None else exported
     if unknown := sorted(set(exported) - set(functions)):
-        raise ValueError(f"{unknown[0]} cannot be exported: there are {', '.join(functions)}")
+        raise ValueError(f"exported: there is no function {unknown[0]!r}; there are {', '.join(functions)}")
     data = object_bytes(modules, target, name=name, exported=exported)
     return ObjectCode(
         name=name,

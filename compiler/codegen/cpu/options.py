@@ -25,9 +25,9 @@ def parse_target(text: str) -> CpuTarget:
     """The processor described by `text`: "llvm", then any of the options -mtriple=, -mcpu= and -mattr=, named like
     LLVM's.
 
-    "llvm" alone is this machine; without -mtriple the triple is this machine's, without -mcpu the processor is the
-    least capable processor of the architecture. -mattr adds ("+sve") or removes ("-neon") features. Raises TargetError,
-    which names the wrong option and its legal values.
+    "llvm" alone stands for this machine. With options but without -mtriple, the triple is this machine's. With options
+    but without -mcpu, the processor is the least capable one of the architecture. -mattr adds ("+sve") or removes
+    ("-neon") features. Raises TargetError, which names the wrong option and its legal values.
     """
     words = text.split()
     if not words or words[0] != "llvm":

@@ -1,8 +1,9 @@
-"""Threads for parallel loops: a pool whose threads spin, then sleep, and take chunks of a loop by one atomic counter.
+"""Threads for parallel loops. The threads of a pool take chunks of a loop by one atomic counter; idle threads spin for
+a while, then sleep.
 
-The pool is LLVM IR like the kernels, so building it needs only LLVM. Its threads are Python threads that call into it
-and stay there, without the interpreter's lock, until the pool is closed. A loop ends when its chunks are done; it does
-not wait for helper threads that got no processor time meanwhile.
+The code of the pool is LLVM IR like the kernels, so building it needs only LLVM. The threads are Python threads that
+call this code and stay in it, without the interpreter's lock, until the pool is closed. A loop ends when its chunks are
+done; it does not wait for helper threads that got no processor time meanwhile.
 """
 
 from __future__ import annotations
@@ -20,13 +21,13 @@ from .machine_code import compile_module
 from .module import Module
 
 IDLE_SPINS = 100_000
-"""Number of times that a helper thread checks for a new loop before it sleeps: one to several milliseconds. Waking
-takes up to hundreds of microseconds on a virtual machine, so a helper must not sleep while the caller runs serial
-parts.
+"""Number of times that a helper thread checks for a new loop before it sleeps. The checks take one to several
+milliseconds. To wake a thread takes up to hundreds of microseconds on a virtual machine, so a helper must not sleep
+while the caller runs serial parts.
 """
 YIELD_SPINS = 4000
-"""Number of times that the calling thread, which waits for the last chunks, checks whether they are done before it
-yields its core: tens of microseconds.
+"""Before the calling thread yields its core, it checks this number of times whether the last chunks are done. The
+checks take tens of microseconds.
 """
 _FUTEX = {"x86_64": 202, "aarch64": 98, "riscv64": 98}
 """Number of Linux's futex system call on each architecture. Operation 128 + 0 of futex lets a thread wait as long as a
@@ -47,7 +48,7 @@ FUNCTIONS = ("launch", "work", "stop")
 class Pool:
     """A pool of `threads` threads, the caller's included. Close it, or use it as a context manager.
 
-    Raises TargetError for less than one thread, and on machines other than Linux on x86-64, aarch64 or riscv64. In a
+    Raises TargetError if `threads` is less than 1, and if the machine is not Linux on x86-64, aarch64 or riscv64. In a
     forked child, an inherited pool has no threads; using it raises TargetError.
     """
 

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
 def selected(values: ExpressionEmitter, expr: Select) -> Value:
     """Emits the value of a Select whose condition is unknown at compile time. An operand that loads from memory is
-    evaluated only in the lanes in which the condition chooses it. Exception: if the condition itself performs the same
-    loads, they are safe, and both operands are evaluated in all lanes.
+    evaluated only in the lanes in which the condition chooses it. Exception: if the condition performs the same loads
+    as the operand, the loads are safe, and both operands are evaluated in all lanes.
     """
     condition = values.expr(expr.condition)
     loads = _loaded(expr.then) | _loaded(expr.otherwise)
@@ -46,7 +46,7 @@ def selected(values: ExpressionEmitter, expr: Select) -> Value:
 
 
 def _masked_value(values: ExpressionEmitter, condition: Value, expr: Expr) -> Value:
-    """The value of `expr`, accessing memory only in the lanes in which `condition` is true."""
+    """The value of `expr`. Memory is accessed only in the lanes in which `condition` is true."""
     mask, guarded = values.mask, values.guarded
     values.mask = condition if mask is None else values.block.binary("and", mask, condition)
     values.guarded = True

@@ -1,5 +1,5 @@
-"""A sequence of kernels as one function. Each array is passed by the caller, is in an arena (memory that the arrays
-between kernels share), or is a constant inside the object.
+"""A sequence of kernels as one function. Each array that a kernel uses is the caller's, or a constant inside the
+object, or in the arena (memory that the arrays between kernels share).
 """
 
 from __future__ import annotations
@@ -190,15 +190,15 @@ class _Lists:
                     or start + buffer_bytes(parameter) > buffer_bytes(held)
                 ):
                     raise ValueError(
-                        f"{where}, {parameter.dtype}{list(parameter.shape)} from byte {start} on, must be an aligned "
-                        f"part of the argument {name}, with its type"
+                        f"{where} cannot be {parameter.dtype}{list(parameter.shape)} at byte {start} of the argument "
+                        f"{name}: it must have the argument's type, be aligned, and end inside the argument"
                     )
             case Arena(offset=offset):
                 size = parameter.dtype.bits // 8
                 if offset < 0 or offset % size or offset + buffer_bytes(parameter) > self.arena_bytes:
                     raise ValueError(
-                        f"{where} at byte {offset} is not aligned to {size} bytes, or not inside the arena of "
-                        f"{self.arena_bytes} bytes"
+                        f"{where} has {buffer_bytes(parameter)} bytes at byte {offset} of the arena: it must begin at "
+                        f"a multiple of {size} bytes and end inside the arena of {self.arena_bytes} bytes"
                     )
             case Constant(name=name):
                 array = self.constants.get(name)

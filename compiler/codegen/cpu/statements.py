@@ -50,7 +50,7 @@ class Functions:
 
 @dataclass(slots=True)
 class StatementEmitter:
-    """Emits statements into one function; `in_parallel`: the function is the body of a parallel loop."""
+    """Emits statements into one function. `in_parallel`: whether the function is the body of a parallel loop."""
 
     block: Block
     target: CpuTarget
@@ -86,9 +86,9 @@ class StatementEmitter:
                 emission_of(statement.declaration)(self.values, statement)
                 self.block.written()
             case Copy():
-                raise LoweringError(f"`{summarize(statement)}`: copies must be expanded to loops before")
+                raise LoweringError(f"`{summarize(statement)}`: expand this copy to loops first")
             case Commit() | Wait():
-                raise LoweringError("this target has no asynchronous copies")
+                raise LoweringError("processors have no asynchronous copies; make the copies synchronous")
             case Barrier():
                 raise LoweringError("a barrier is for the threads of a GPU's block; processors have none")
 
@@ -122,8 +122,8 @@ class StatementEmitter:
         self.serial(loop, count)
 
     def parallel(self, loop: For) -> None:
-        """Emits the body of a parallel loop as a function of the iteration; values of the surrounding function that the
-        body uses are passed in a closure.
+        """Emits the body of a parallel loop as a function of the iteration. A closure passes the values of the
+        surrounding function that the body uses.
         """
         number = self.functions.count
         self.functions.count += 1
@@ -196,8 +196,8 @@ class StatementEmitter:
         block.begin(done, scope)
 
     def transposed(self, loop: For, count: int) -> bool:
-        """Emits an unrolled loop of `count` iterations as a transposition (vector loads, shuffles, vector stores) and
-        returns True, if the loop's body transposes a tile. Otherwise emits nothing and returns False.
+        """If the body of an unrolled loop of `count` iterations transposes a tile, emits the loop as a transposition
+        (vector loads, shuffles, vector stores) and returns True. Otherwise emits nothing and returns False.
         """
         match loop.body:
             case For(kind="vectorize", body=Assign(value=Load() | Select()) as move) as inner:
@@ -213,13 +213,13 @@ class StatementEmitter:
     def serial(
         self, loop: For, count: int | float | None, each: Callable[[Value], None] | None = None
     ) -> None:
-        """Emits a loop with a counter. `count`: its known iterations; `each(counter)` emits one (None: the body)."""
+        """Emits a counted loop. `count`: iterations, if known. `each(counter)` emits an iteration (None: the body)."""
         block = self.block
         body, done = block.name("L"), block.name("L")
         extent = self.values.expr(loop.extent)
         if extent.lanes > 1:
             raise LoweringError(
-                f"the extent of loop {loop.name} differs between the lanes of the vectorized loop around it"
+                f"the extent of loop {loop.name} differs between lanes; make the vectorized loop around it serial"
             )
         if count is None:
             block.branch(block.binary("icmp sgt", extent, constant(0, DType.INT64), DType.BOOL), body, done)

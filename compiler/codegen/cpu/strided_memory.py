@@ -18,8 +18,8 @@ def strided_load(
     mask: Value | None,
 ) -> str:
     """Loads every `stride`th element from `pointer` on, one for each lane. Emits loads of whole vectors and shuffles
-    that select elements, which are many times faster than a gather. The vector loads overlap, so that none reads beyond
-    the element of the last lane. `mask`: active lanes (None: all).
+    that select elements, which are many times faster than a gather. Vector loads overlap where necessary, so that no
+    load reads beyond the element of the last lane. `mask`: active lanes (None: all).
     """
     wide = memory_type(dtype, lanes)
     reach = (lanes - 1) * stride + 1
@@ -47,11 +47,11 @@ def strided_load(
 
 
 def spread_store(block: Block, pointer: str, stride: int, value: Value) -> None:
-    """Stores the lanes of `value` to every `stride`th element from `pointer` on. Emits one store over the whole range,
-    whose mask leaves out the elements between.
+    """Stores the lanes of `value` to every `stride`th element from `pointer` on. Emits one masked store over the whole
+    range; the mask leaves out the elements in between.
 
-    On processors with masked stores one such store is many times faster than a scatter. On other processors it is no
-    slower if the stride is a power of two, because LLVM then splits the range into whole registers.
+    On processors with masked stores, a masked store is many times faster than a scatter. On other processors it is no
+    slower than a scatter if the stride is a power of two, because LLVM then splits the range into whole registers.
     """
     lanes, dtype = value.lanes, value.dtype
     span = lanes * stride

@@ -80,7 +80,7 @@ def constant(value: int | float | bool, dtype: DType, lanes: int = 1) -> Value:
 
 @lru_cache(maxsize=4096, typed=True)
 def _constant(value: int | float | bool, dtype: DType, lanes: int, sign: float) -> Value:
-    """A literal. `sign` and the value's type distinguish values that compare equal, such as 0.0, -0.0 and False."""
+    """A literal. `sign` and the value's type tell apart values that compare equal, such as 0.0, -0.0 and False."""
     if dtype is DType.FLOAT32:
         # LLVM writes a float as the bits of the double of equal value.
         rounded = float(np.float32(value))
@@ -150,8 +150,8 @@ class Block:
         return name
 
     def call(self, result: str, function: str, *arguments: tuple[str, str]) -> str:
-        """Emits a call of an LLVM function with the type `result` of its result and the type and text of each argument;
-        returns the name of the result, "" for a function that returns void.
+        """Emits a call of the LLVM function `function`. `result`: the type of its result. `arguments`: (type, text) of
+        each argument. Returns the name of the result; "" for a function that returns void.
         """
         self.declarations.add(f"declare {result} @{function}({', '.join([kind for kind, _ in arguments])})")
         text = f"call {result} @{function}({', '.join([f'{kind} {value}' for kind, value in arguments])})"
@@ -161,9 +161,7 @@ class Block:
         return self.assign(text)
 
     def noted(self, key: Hashable) -> str | None:
-        """The name of the result recorded under `key`, if it is defined on every path to the current block;
-        else None.
-        """
+        """The name of the result recorded under `key`; None unless it is defined on every path to the current block."""
         return self._known.get(key)
 
     def note(self, key: Hashable, name: str) -> None:
@@ -205,9 +203,7 @@ class Block:
         self.do(f"store {memory_type(dtype, lanes)} {text}, ptr {pointer}, align {dtype.bits // 8}")
 
     def scope(self) -> Scope:
-        """The results defined up to this point of the function. Pass them to `begin` for blocks that this point
-        dominates.
-        """
+        """The results defined so far in the function. Pass them to `begin` for blocks that this point dominates."""
         return dict(self._known)
 
     def do(self, instruction: str) -> None:
@@ -268,8 +264,8 @@ class Block:
         return self.define(f"select {condition.typed}, {then.typed}, {otherwise.typed}", then.dtype, lanes)
 
     def extremum(self, op: str, x: Value, y: Value, second_is_number: bool = False) -> Value:
-        """The minimum (`op` "min") or maximum of x and y; NaN if either is NaN. `second_is_number`: y is known not to
-        be NaN, which saves a comparison.
+        """The minimum (`op` "min") or maximum of x and y; NaN if x or y is NaN. `second_is_number`: whether y is known
+        not to be NaN, which saves a comparison.
         """
         if not x.dtype.is_float:
             sign = "u" if x.dtype.is_unsigned else "s"
@@ -286,8 +282,8 @@ class Block:
 
 @dataclass(slots=True)
 class _Slot:
-    """Known contents of one stack slot. `held`: names of known values of `lanes` adjacent elements each, by the number
-    of the first element. `unsaved`: those of the values that are not stored in memory yet.
+    """Known contents of one stack slot. A known value has `lanes` adjacent elements. `held`: the values' names, by the
+    number of the first element. `unsaved`: the values that are not stored in memory yet.
     """
 
     dtype: DType

@@ -1,6 +1,4 @@
-"""Moves that transpose a tile: its rows in the source are its columns in the destination, exchanged through
-registers.
-"""
+"""Moves that transpose a tile: its rows in the source become its columns in the destination, through registers."""
 
 from __future__ import annotations
 
@@ -26,8 +24,9 @@ MOST_SIDE = 16
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Access:
-    """The index, in `storage`, of a tile's element: `start` (a linear form: coefficients by atom) + `offset` at first.
-    The index grows by `rows` in each iteration of the outer loop, and by `columns` in each iteration of the inner loop.
+    """The index of a tile's element in `storage`. The first index is `start` (a linear form: coefficients by atom) +
+    `offset`. It grows by `rows` in each iteration of the outer loop, and by `columns` in each iteration of the inner
+    loop.
     """
 
     storage: Storage
@@ -38,8 +37,8 @@ class _Access:
 
 
 def transposed_move(values: ExpressionEmitter, outer: For, inner: For, move: Assign, rows: int) -> bool:
-    """Emits the assignment `move` as a transposition; it is inside a vectorized loop (`inner`) that is inside an
-    unrolled loop (`outer`) of `rows` iterations. If `move` does not transpose, emits nothing and returns False.
+    """Emits the assignment `move` as a transposition. `move` is inside the vectorized loop `inner`, which is inside the
+    unrolled loop `outer` of `rows` iterations. If `move` does not transpose, emits nothing and returns False.
 
     for r in unroll(4): for c in vectorize(4): Y[…, r, c] = X[…, c, r] becomes four loads along r, shuffles, and four
     stores along c, instead of four gathers. Loads come first, so source and destination must be different buffers. If
@@ -90,8 +89,8 @@ def transposed_move(values: ExpressionEmitter, outer: For, inner: For, move: Ass
 
 
 def _sides(value: Expr) -> tuple[Load, Expr | None, int | float | None] | None:
-    """Decomposes a moved value into a load, its condition (None: unconditional) and the constant used where the
-    condition is false. None for other forms of expressions.
+    """Decomposes a moved value into a load, its condition (None: unconditional), and the constant that replaces the
+    load where the condition is false. Returns None for other forms of expressions.
     """
     match value:
         case Load():
@@ -104,8 +103,9 @@ def _sides(value: Expr) -> tuple[Load, Expr | None, int | float | None] | None:
 def _columns_read(
     values: ExpressionEmitter, inner: For, columns: int, condition: Expr | None
 ) -> set[int] | None:
-    """The columns, out of `columns` (iterations of `inner`), whose elements are read from the source because
-    `condition` is true (None: all columns). Returns None if the known variables do not determine the condition.
+    """The columns for which `condition` is true (None: all columns), so that their elements are read from the source. A
+    column is one of the `columns` iterations of `inner`. Returns None if known variables do not determine the
+    condition.
     """
     if condition is None:
         return set(range(columns))

@@ -1,7 +1,7 @@
 """Functions for int64 arithmetic that LLVM calls by fixed names on 32-bit processors without instructions for this
 arithmetic.
 
-An object that needs the functions contains them, so that it needs no library. Names and meaning are as in the GCC
+An object that calls the functions also contains them, so that it needs no library. Names and meaning are as in the GCC
 low-level runtime library ("Routines for integer arithmetic", "Routines for floating point emulation").
 """
 

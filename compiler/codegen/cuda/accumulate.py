@@ -1,4 +1,4 @@
-"""accumulate: moves a thread's sums from memory into registers for the duration of the loops that add to them."""
+"""accumulate: keeps a thread's sums in registers, not in memory, while loops add to the sums."""
 
 from __future__ import annotations
 
@@ -24,10 +24,13 @@ def accumulate(
                                                           for k in range(64): s[0] += X[k]
                                                           Y[i] = s[0]
 
-    Rewrites the first Reduce statement (sum or maximum) whose element is in device or shared memory, is the same in all
-    iterations of `loop` and of the loops inside, is accessed by no other statement in `loop`, and is certainly updated.
-    Returns `loop` itself if there is no such statement. `ranges`: ranges of the variables of the loops around `loop`.
-    `storages`: storage of each buffer, by name. `fresh` makes a new buffer name from another name.
+    Rewrites the first Reduce statement (sum or maximum) in `loop` whose updated element meets four conditions. The
+    element is in device or shared memory. It is the same element in all iterations of `loop` and of the loops inside.
+    No other statement in `loop` accesses it. The statement certainly updates it. If no statement meets the conditions,
+    returns `loop` itself.
+
+    `ranges`: ranges of the variables of the loops around `loop`. `storages`: storage of each buffer, by name. `fresh`
+    makes a new buffer name from another name.
     """
     for path, reduce in _sums(loop, ()):
         storage = storages.get(reduce.buffer.name)
@@ -57,10 +60,10 @@ def _rewrite(loop: For, path: tuple[For, ...], reduce: Reduce, ranges: Ranges, n
 
 
 def _start(path: tuple[For, ...], reduce: Reduce, ranges: Ranges) -> tuple[Expr, Expr | None]:
-    """For the register that accumulates a sum or maximum, returns (initial value, predicate). In iterations in which
-    the predicate is true, an update overwrites the register; in all others, and if the predicate is None, an update
-    adds to the register. `path`: the loops around `reduce`, in the loop that is rewritten. `ranges`: ranges of the
-    variables of the loops around that loop.
+    """For the register that accumulates a sum or maximum, returns (initial value, predicate). Where the predicate is
+    true, an update overwrites the register. Where it is false, and everywhere if it is None, an update adds to the
+    register. `path`: the loops around `reduce`, from the rewritten loop inwards. `ranges`: ranges of the variables of
+    the loops around the rewritten loop.
     """
     start = neutral(reduce.op, reduce.buffer.dtype)
     if reduce.first is not None:
@@ -94,7 +97,7 @@ def _zeros(condition: Expr) -> set[str] | None:
 
 
 def _sums(statement: Stmt, path: tuple[For, ...]) -> list[tuple[tuple[For, ...], Reduce]]:
-    """All Reduce statements (sums and maxima) in `statement` that are not inside loops over threads, each with its
+    """All Reduce statements (sums and maxima) in `statement` outside of loops over threads. Each has the list of its
     enclosing loops, outermost first.
     """
     match statement:

@@ -1,8 +1,9 @@
 """Addresses as arrays, for the detection of races: the elements that an access touches between two barriers, and the
 thread that touches each.
 
-The caller gives the values of loops over blocks, and of loops that all threads run together. Each loop over threads,
-and each loop inside it, becomes an axis of the arrays; a mask marks the existing iterations if their number varies.
+The caller gives the values of loops over blocks, and of loops that all threads run together. Each loop over threads
+becomes an axis of the arrays, as does each loop inside a loop over threads. If a loop's number of iterations varies, a
+mask marks the iterations that exist.
 """
 
 from __future__ import annotations
@@ -27,8 +28,8 @@ MOST_POINTS = 1 << 25
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Touched:
-    """Flat indices int64[n] of the elements that an access touches, and the owner (number of the thread or block) of
-    each, int64[n].
+    """The elements that an access touches. `elements`: flat index of each element, int64[n]. `owners`: number of the
+    thread or block that touches the element, int64[n].
     """
 
     elements: np.ndarray
@@ -41,11 +42,11 @@ def touched(
     """The elements that an access touches while the loops in `values` have the given values and all other enclosing
     loops run.
 
-    The owner of an element is the number of the thread or block that touches the element. `axes`: extents by name, of
-    the loops over blocks or of the thread axes ("thread.x", ...). The first axis varies fastest: with 4 threads along
-    x, thread (x, y) has number x + 4 * y. `collective`: all threads along thread.x have the number of the first of
-    them. Raises LoweringError if there are too many elements to list, a loop has no constant bound, or an index is read
-    from memory.
+    The owner of an element is the number of the thread or block that touches the element. `axes`: the extents of the
+    loops over blocks, or of the thread axes ("thread.x", ...), by name. The first axis varies fastest: with 4 threads
+    along x, thread (x, y) has number x + 4 * y. If `collective` is true, all threads along thread.x count as one
+    thread, with the number of the first. Raises LoweringError if there are too many elements to list, a loop has no
+    constant bound, or an index is read from memory.
     """
     inner = [loop for loop in access.loops if loop.name not in values]
     ranges: dict[str, Interval | Expr] = {n: Interval(v, v) for n, v in values.items()}
@@ -115,7 +116,9 @@ def _needed(access: Access, inner: list[For], names: set[str]) -> set[str]:
 def _bound(extent: Expr, ranges: Ranges, access: Access) -> int:
     high = interval(extent, ranges).high
     if high is None:
-        raise LoweringError(f"{access.statement}: a loop around it has no constant bound")
+        raise LoweringError(
+            f"{access.statement}: a loop around this statement has no constant bound; give the loop one"
+        )
     return high
 
 
@@ -142,7 +145,10 @@ def evaluate(expr: Expr, environment: Mapping[str, Any]) -> Any:
             return np.where(chosen, evaluate(then, environment), evaluate(otherwise, environment))
         case Cast(value=value):
             return evaluate(value, environment)
-    raise LoweringError("an index is read from memory, so the elements that are accessed cannot be listed")
+    raise LoweringError(
+        "the elements that a kernel accesses cannot be listed, as an index is read from memory; index buffers by the "
+        "loops' variables"
+    )
 
 
 _OPERATIONS: Mapping[str, Any] = {

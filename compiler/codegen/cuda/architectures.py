@@ -1,4 +1,4 @@
-"""GPU architectures to generate code for: resources of a multiprocessor, and a typical card of each.
+"""GPU architectures to generate code for: for each, the resources of a multiprocessor and the values of a typical card.
 
 Limits are from the CUDA C++ Programming Guide, tables "Technical Specifications per Compute Capability" and "Throughput
 of Native Arithmetic Instructions"; rates of tensor cores and values of cards from NVIDIA's architecture whitepapers
@@ -39,7 +39,8 @@ Capability = Literal[
 "shuffles": threads can read registers of other threads in their warp. "mma": a warp can multiply matrices. "wgmma":
 four warps can multiply matrices together. "int8 dot products": an instruction adds four products of int8. "asynchronous
 copies": a thread can start a copy into shared memory and wait for it later. "bulk copies": the same for one copy of a
-whole block. "overlapping kernels": a kernel can start before the preceding kernel ends, and wait for that end later.
+whole block. "overlapping kernels": a kernel can start before the preceding kernel ends, and later wait until the
+preceding kernel has ended.
 """
 
 
@@ -86,8 +87,9 @@ class Architecture:
 
     @property
     def capabilities(self) -> frozenset[Capability]:
-        """The capabilities of the architecture (PTX ISA: "shfl.sync", "mma", "dp4a", "cp.async" from sm_80 on;
-        "cp.async.bulk.tensor" and "griddepcontrol" from sm_90 on; "wgmma" in code for sm_90a only)."""
+        """The capabilities of the architecture. PTX ISA: "shfl.sync", "mma", "dp4a" and "cp.async" exist from sm_80 on,
+        "cp.async.bulk.tensor" and "griddepcontrol" from sm_90 on, "wgmma" in code for sm_90a only.
+        """
         found: set[Capability] = {"shuffles", "mma", "int8 dot products", "asynchronous copies"}
         if self.capability >= (9, 0):
             found |= {"bulk copies", "overlapping kernels"}
@@ -98,9 +100,9 @@ class Architecture:
     def runs_on(self, capability: tuple[int, int]) -> bool:
         """Whether a device of a compute capability can run cubins of this architecture.
 
-        It can if the major versions are equal and the device's minor version is not lower (CUDA C++ Programming Guide,
-        "Binary Compatibility"); cubins of an architecture that is exact, or that has a `special` form, need the
-        architecture's own version.
+        A device can run cubins of its own major version and of the same or a lower minor version (CUDA C++ Programming
+        Guide, "Binary Compatibility"). If the architecture is exact or has a `special` form, its cubins run only on
+        devices with exactly its version.
         """
         if self.exact or self.special is not None:
             return capability == self.capability
@@ -158,6 +160,6 @@ ARCHITECTURES = (
     _server("sm_100", (10, 0), 228, (2048, 4096, 8192), Card("B200", 148, 1.965e9, 8e12, 126 * KIB**2)),
     _desktop("sm_120", (12, 0), 24, Card("RTX 5090", 170, 2.407e9, 1.792e12, 96 * KIB**2)),
 )
-"""All architectures, older ones first. A device that is not listed runs code of the newest architecture for which
-`Architecture.runs_on` is true, if there is one.
+"""All architectures, older ones first. A device of another version runs code of the newest architecture for which
+`Architecture.runs_on` is true.
 """

@@ -1,7 +1,7 @@
 """Abstract execution of a thread block from beginning to end: phases (code that each thread runs by itself) in order,
 split at barriers, and the asynchronous copies in flight.
 
-Loops that all threads execute together are run here with their actual numbers of iterations, without computing values.
+Loops that all threads execute together run here with their actual numbers of iterations, but no values are computed.
 Groups of asynchronous copies are counted as in hardware (PTX ISA, "cp.async.wait_group"): a copy belongs to the group
 of the next commit, and a wait leaves at most a given number of the newest groups in flight.
 """
@@ -24,8 +24,8 @@ MOST_STEPS = 200_000
 
 
 class RaceError(LoweringError):
-    """Raised for a data race: threads or blocks of a kernel access one element without synchronization, or a kernel
-    never waits for an asynchronous copy, or does not order the copy with other accesses.
+    """Raised for a data race. Either threads or blocks of a kernel access one element without synchronization, or a
+    kernel does not wait for an asynchronous copy, or the kernel does not order the copy with other accesses.
     """
 
 
@@ -93,8 +93,8 @@ def spans(kernel: Kernel, values: Mapping[str, int], tasks: Mapping[int, Task]) 
     """The execution of a block, split at barriers. `values`: values of the loops around the kernel's body. `tasks`: the
     result of `tasks_of` for the kernel.
 
-    Raises RaceError if copies are still in flight at the end, or belong to no group, and LoweringError if a block
-    executes more than `MOST_STEPS` phases or copies.
+    Raises RaceError if a copy is still in flight at the end, or if a copy belongs to no group. Raises LoweringError if
+    a block executes more than `MOST_STEPS` phases or copies.
     """
     walk = _Walk(kernel.name, tasks)
     walk.statement(kernel.body, dict(values))
@@ -129,9 +129,9 @@ def tasks_of(kernel: Kernel, buffers: Collection[str]) -> dict[int, Task]:
 
 
 def parts_of(expr: Expr, names: Collection[str]) -> list[Expr]:
-    """Splits off the part of `expr` that depends on the variables in `names`. Returns expressions of these variables
-    only, whose values, together with the values of all other variables, determine the value of `expr`. For example, 4 *
-    i + 2 * j + t with the names i and j gives [4 * i + 2 * j].
+    """Splits off the part of `expr` that depends on the variables in `names`. Returns expressions that contain only
+    these variables. The values of the expressions and of all other variables determine the value of `expr`. For
+    example, 4 * i + 2 * j + t with the names i and j gives [4 * i + 2 * j].
     """
     whole: dict[Expr, int] = {}
     parts: list[Expr] = []

@@ -8,8 +8,8 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
 MOST_THREADS = 8
-"""Largest number of threads: 8 compilations at a time keep up with the Python passes that make the sources. Each
-compilation takes about 100 MB of memory.
+"""Largest number of threads. Eight threads compile sources as fast as the Python passes make them. Each compilation
+takes about 100 MB of memory.
 """
 
 

@@ -27,8 +27,9 @@ class BarrierInterval:
 
 @dataclass(slots=True)
 class Rotated:
-    """A loop whose body has barriers, but none in an inner loop. `parts`: the body's statements, split at the barriers.
-    `before`: statements from the preceding barrier to the loop. `behind`: statements from the loop to the next barrier.
+    """A loop whose body has barriers, all of them outside of inner loops. `parts`: the body's statements, split at the
+    barriers. `before`: statements from the preceding barrier to the loop. `behind`: statements from the loop to the
+    next barrier.
     """
 
     loop: For
@@ -107,8 +108,8 @@ def _parts(body: Stmt) -> list[list[Stmt]] | None:
 
 
 Order = Callable[[Var, int], Expr]
-"""An order in which threads are emulated: a function of a position variable and the number of threads that returns the
-thread at this position.
+"""An order in which threads are emulated. The function takes a position variable and the number of threads, and returns
+the number of the thread at this position.
 """
 
 
@@ -122,12 +123,14 @@ def reversed_order(var: Var, count: int) -> Expr:
 def mixed_order(var: Var, count: int) -> Expr:
     """An emulation order (see `Order`) of the `count` threads along an axis that exposes missing barriers.
 
-    A missing barrier shows if a thread runs before a thread whose result it reads. So for each power of two h, some
-    thread t runs before thread t + h, because tree reductions read the result of t + h; and some thread t + h runs
-    before thread t, because scans read the result of t. Thread 0, whose result is often read by others, runs about in
-    the middle. The thread at position `var` is (step * var + start) % count. `step` is the first number from 0.618 *
-    count on that has no common factor with `count`; `start` is the first number that gives the order these properties,
-    if there is one. Up to two threads run in reverse order.
+    A missing barrier shows if a thread runs before the thread whose result it reads. Tree reductions read the result of
+    thread t + h, where h is a power of two; so for each h, some thread t runs before thread t + h. Scans read the
+    result of thread t - h; so for each h, some thread t runs before thread t - h. Thread 0, whose result other threads
+    often read, runs about in the middle.
+
+    The thread at position `var` is (step * var + start) % count. `step` is the first number from 0.618 * count on that
+    has no common factor with `count`. `start` is the first number for which the order has the properties above, if
+    there is one. One or two threads run in reverse order.
     """
     if count <= 2:
         return reversed_order(var, count)

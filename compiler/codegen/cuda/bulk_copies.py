@@ -8,9 +8,10 @@ memory. A group of copies has an mbarrier of its own until all threads have wait
 serves another group.
 
 If products of warpgroups read a buffer in rows of 32, 64 or 128 bytes (`wgmma`), these rows are swizzled: pieces of 16
-bytes are permuted within their row, by rules that copy and product share. No other access can use such a buffer. If the
-buffer's elements are float32, the copy rounds them to tf32, the type that these products multiply: ties to even, as
-observed on an H100 (NVIDIA does not document it), while `te.scalars.round_tf32` rounds ties away from zero.
+bytes are permuted within their row. The copy and the product use the same permutation. No other access can use such a
+buffer. If the buffer's elements are float32, the copy rounds them to tf32, the type that these products multiply.
+NVIDIA does not document how ties are rounded. An H100 rounds them to even, while `te.scalars.round_tf32` rounds them
+away from zero.
 """
 
 from __future__ import annotations
@@ -105,8 +106,8 @@ NAMES = frozenset(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TensorMap:
-    """The fields of a tensor map, except the array's address: the array's `shape`, the bytes of an element, and the
-    shape of a `box`, the part of the array that one copy moves.
+    """The fields of a tensor map, except the array's address: the `shape` of the array, the bytes of an element, and
+    the shape of a `box`. A box is the part of the array that one copy moves.
 
     The array is contiguous and row-major. In shared memory boxes are row-major; rows of `swizzle` bytes are swizzled
     (0: not swizzled). `rounds`: elements are float32, which the copy rounds to tf32.
@@ -186,7 +187,8 @@ def emit_bulk_copy(kernel: KernelEmitter, copy: Copy) -> None:
     offsets = (form.constant, *form.terms.values())
     if storage.space != "shared" or any(offset * size % room for offset in offsets):
         raise LoweringError(
-            f"`{summarize(copy)}` does not provably fill multiples of {room} bytes of shared memory"
+            f"`{summarize(copy)}` does not provably begin at a multiple of {room} bytes of shared memory; change the "
+            f"shape of {to.buffer.name}"
         )
     step = 1
     for d in reversed([d for d, e in enumerate(to.extents) if e != _ONE]):
@@ -211,8 +213,8 @@ def groups_needed(kernel: Kernel) -> int:
     """The number of mbarriers for the groups of a kernel's bulk copies; 0 without bulk copies.
 
     An mbarrier serves a group until all threads have waited for the group and met at a later barrier; then another
-    group may use the mbarrier. Raises LoweringError for a loop around work of the whole block whose number of
-    iterations differs between blocks.
+    group may use the mbarrier. Raises LoweringError if a loop around work of the whole block has different numbers of
+    iterations in different blocks.
     """
     if not any(True for _ in bulk_copies(kernel.body)):
         return 0
@@ -222,7 +224,7 @@ def groups_needed(kernel: Kernel) -> int:
 
 
 class _Groups:
-    """Visits a block's statements in order, and counts groups of bulk copies: groups that are committed, awaited, and
+    """Visits a block's statements in order, and counts groups of bulk copies by their state: committed, awaited, or
     free for reuse. `needed`: the largest number of groups whose mbarriers are in use at the same time.
     """
 
@@ -244,7 +246,7 @@ class _Groups:
                 except KeyError:
                     raise LoweringError(
                         f"`{summarize(node)}`: the number of iterations, and with it the number of copies, "
-                        "differs between blocks"
+                        "differs between blocks; give the loop the same extent in all blocks"
                     ) from None
                 for i in range(count):
                     self.visit(node.body, {**values, node.name: i})
@@ -294,7 +296,9 @@ def _tensor_map(copy: Copy, swizzled: frozenset[str]) -> TensorMap:
     for extent in reversed(of.shape[1:]):
         stride *= extent
         if stride % STEP:
-            raise LoweringError(f"{where}rows of {format_buffer(of)} are not multiples of {STEP} bytes")
+            raise LoweringError(
+                f"{where}rows and planes of {format_buffer(of)} must be multiples of {STEP} bytes, not {stride} bytes"
+            )
     if len(box) > MOST_DIMENSIONS or max(box) > MOST_BOX or min(box) < 1:
         raise LoweringError(
             f"{where}the copied box {list(box)} must have up to {MOST_DIMENSIONS} dimensions of 1 to {MOST_BOX} "
@@ -309,7 +313,8 @@ def _tensor_map(copy: Copy, swizzled: frozenset[str]) -> TensorMap:
     if swizzle and (swizzle not in SWIZZLES or to.shape[-1] != box[-1]):
         sizes = ", ".join(map(str, SWIZZLES))
         raise LoweringError(
-            f"{where}swizzled rows must have {sizes} bytes, and the rows of {to.name} must be as long"
+            f"{where}swizzled rows must have {sizes} bytes and fill the buffer's rows; the copy's rows have {row} "
+            f"bytes, those of {to.name} {to.shape[-1] * size}"
         )
     rounds = swizzle > 0 and of.dtype is TF32
     return TensorMap(element_bytes=size, shape=of.shape, box=box, swizzle=swizzle, rounds=rounds)

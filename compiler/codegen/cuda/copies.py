@@ -28,15 +28,15 @@ if TYPE_CHECKING:
 ASYNCHRONOUS_BYTES = (4, 8, 16)
 """Sizes in bytes that one asynchronous copy of a thread may have (PTX ISA, "cp.async")."""
 _UNROLLED = 16
-"""The loops of a copy are unrolled if one thread makes at most this many moves (each of one vector of elements)."""
+"""The loops of a copy are unrolled if one thread makes at most this many moves. A move takes one vector of elements."""
 _ONE = Const(1)
 
 
 def emit_copy(kernel: KernelEmitter, copy: Copy) -> None:
-    """Emits the moves of a copy (each of one vector of elements), in loops if one move does not take all elements.
+    """Emits the moves of a copy, in loops if there are several. Each move takes one vector of elements.
 
-    An asynchronous copy becomes a synchronous copy with the same result if the hardware has no asynchronous copies, if
-    the elements are too narrow or not aligned, if the copy converts them, or if the pad is not zero. Raises
+    An asynchronous copy becomes a synchronous copy with the same result in four cases: the hardware has no asynchronous
+    copies, the elements are too narrow or not aligned, the copy converts elements, or the pad is not zero. Raises
     LoweringError for asynchronous copies other than from global to shared memory.
     """
     _Move(kernel, copy).emit()
@@ -44,8 +44,8 @@ def emit_copy(kernel: KernelEmitter, copy: Copy) -> None:
 
 @dataclass(slots=True)
 class _Dimension:
-    """A dimension along which a copied box has more than one element. `extent`: the number of elements. `to`, `of`: the
-    number of this dimension in the destination array, and in the source array.
+    """A dimension along which a copied box has more than one element. `extent`: number of elements along the dimension.
+    `to`: index of the dimension in the destination array. `of`: index of the dimension in the source array.
     """
 
     extent: Expr
@@ -79,7 +79,7 @@ class _Move:
         copy = self.copy
         if self.of.space != "global" or self.to.space != "shared":
             raise LoweringError(
-                f"`{summarize(copy)}` is asynchronous, but not from the device's memory to scope shared; "
+                f"`{summarize(copy)}` is asynchronous, but a copy from {self.of.space} to {self.to.space} cannot be; "
                 "make the copy synchronous"
             )
 
@@ -131,8 +131,8 @@ class _Move:
             self.nest(loops, depth + 1, unrolled, offsets, lanes)
 
     def contiguous(self, run: _Dimension) -> bool:
-        """Whether elements that are adjacent along dimension `run` of the copied box (rectangular part of an array) are
-        adjacent in memory in both source and destination, and both have one element type.
+        """Whether source and destination have the same element type, and elements that are adjacent along dimension
+        `run` of the copied box (rectangular part of an array) are adjacent in the memory of both.
         """
         same = self.copy.source.buffer.dtype is self.copy.destination.buffer.dtype
         return same and self.to.strides[run.to] == 1 and self.of.strides[run.of] == 1
@@ -152,8 +152,9 @@ class _Move:
         return most
 
     def whole(self, run: _Dimension, lanes: int) -> bool:
-        """Whether moves of `lanes` elements along dimension `run` need no test of single elements: each move is
-        entirely inside or entirely outside the source, or is asynchronous and can stop at the source's end.
+        """Whether moves of `lanes` elements along dimension `run` need no test of single elements. This is so if each
+        move is entirely inside or entirely outside the source. It is also so for asynchronous moves that cross only the
+        end of the source: they write zeros beyond the end.
         """
         if self.copy.pad is None:
             return True
@@ -249,10 +250,9 @@ class _Move:
     def conditions(self, of: list[Expr], lanes: int) -> tuple[list[Text], Text | None]:
         """Returns (conditions, elements left) for a move of `lanes` elements from the source indices `of`.
 
-        If all conditions are true, no index of the move is negative, and all indices are inside the source except
-        possibly along the row that the move follows. If the move may go beyond the end of this row, the second value is
-        the number of elements that are left in the row (0 or less if the move begins beyond the end); otherwise it is
-        None.
+        The move goes along a row of the source. If all conditions are true, no index is negative, and the move can
+        leave the source only at the end of the row. If the move may go beyond this end, the second value is the number
+        of elements left in the row (0 or less if the move begins beyond the end). Otherwise the second value is None.
         """
         conditions: list[Text] = []
         left: Text | None = None

@@ -1,7 +1,7 @@
 """The user's cache of cubins; key: source, architecture, options and NVRTC's version.
 
-The key determines the bytes, so an entry is never out of date; the least recently used entries are deleted when all
-entries together exceed `MOST_BYTES`. Entries are written whole by one process at a time, and a damaged entry is written
+The key determines the cubin, so an entry is never out of date. When all entries together exceed `MOST_BYTES`, the least
+recently used entries are deleted. One process at a time writes entries, each of them whole. A damaged entry is written
 again.
 """
 

@@ -74,8 +74,8 @@ class Dialect:
     unsigned integer type of 32 bits. `unsigned_wide`: name of the unsigned integer type of 64 bits. `wide_suffix`: end
     of a literal of 64 bits. `long_integers`: whether the language has integers of 64 bits; if not, kernels compute
     int64 in 32 bits. `exact_integers`: whether models that are quantized throughout are computed in integers. This
-    requires plain stores of single bytes, and a fused multiply-add and a division that round once, as in
-    `vdla.isa.arithmetic`.
+    requires that the language can store single bytes, and that its fused multiply-add and its division round once, as
+    in `vdla.isa.arithmetic`.
 
     `float_of_bits`, `float_of_int`: functions that make a float from its bits, given as unsigned or as int. `math`: for
     each scalar function of the IR, its name in the language. `fused`: name of the fused multiply-add. `dot`: expression
@@ -94,9 +94,9 @@ class Dialect:
     definition "Vector" in `functions` serves all vector types. `compound`: text before the braces of a vector's value.
     `zeros`: the braces of a vector of zeros.
 
-    `shared_block`: declares shared memory of {bytes} bytes; `shared_dynamic`: the declaration if launches give the
-    size. `shared_array`: declares a single buffer in shared memory ({type}, {name}, {elements}). `overlays`: whether
-    buffers of shared memory with disjoint lifetimes may use the same bytes.
+    `shared_block`: declares shared memory of {bytes} bytes. `shared_dynamic`: declares shared memory whose size the
+    launch gives. `shared_array`: declares a single buffer in shared memory ({type}, {name}, {elements}). `overlays`:
+    whether buffers of shared memory with disjoint lifetimes may use the same bytes.
 
     `functions`: definitions by name, which the printers use on demand. `names`: reserved identifiers. `prelude`:
     beginning of every source.
@@ -151,8 +151,8 @@ class Dialect:
     # Expressions
 
     def literal(self, value: int | float | bool, dtype: DType) -> Text:
-        """The literal of `value` as `dtype`. All float types are written as float32, so that reading the text gives the
-        same bits.
+        """The literal of `value` as `dtype`. A float of any type is written as a float32 literal, in enough digits that
+        a compiler reads the same bits.
         """
         if dtype is DType.BOOL:
             return Text("true" if value else "false")
@@ -207,7 +207,9 @@ class Dialect:
     # Declarations and loops
 
     def declared(self, dtype: DType, name: str, elements: int | None = None) -> str:
-        """The declaration of the variable `name` of one thread; of an array if `elements`, its size, is given."""
+        """The declaration of a variable `name` of one thread. If `elements` is given, the variable is an array of this
+        size.
+        """
         size = "" if elements is None else f"[{elements}]"
         return f"{self.type_of(dtype)} {name}{size};"
 
@@ -238,8 +240,8 @@ class Dialect:
         return f"*(const {self.type_of(DType.INT32)}*){self.address(storage, at)}"
 
     def shared_arrays(self, buffers: Iterable[tuple[Buffer, str]], alignment: int) -> list[str]:
-        """The declarations of buffers in shared memory, an array for each. `buffers`: buffers and their names in the
-        text. `alignment`: that of each array, in bytes.
+        """The declarations of buffers in shared memory, one array for each buffer. `buffers`: the buffers and their
+        names in the text. `alignment`: the alignment of each array in bytes.
         """
         return [
             self.shared_array.format(
@@ -268,8 +270,8 @@ class Dialect:
         return "\n".join([signature, f"    {', '.join(parameters)}) {{", *head, *parts.body, "}", ""])
 
     def own_names(self, parts: KernelParts) -> frozenset[str]:
-        """The names in a kernel's text that other kernels of the same source must not use, except for the kernel's own
-        name; in C there are none.
+        """The names in a kernel's text, besides the kernel's own name, that other kernels of the same source must not
+        use. In C there are none.
         """
         return frozenset()
 

@@ -10,9 +10,10 @@ thread. The wait for the copy moves the data to the destination.
     rewrite:  for k in n: A(k); barrier; B(k)    (all threads together)
               ->  for k in n + 1: for t in threads, out of order: if k > 0: B(t, k - 1); if k < n: A(t, k)
 
-A shuffle reads registers of all threads along x, so it waits for these threads and for no others (`lane_exchanges`):
-the work before and after the shuffle is in separate loops over thread.x, inside the loops over the other threads. Some
-sums of a warp are also accessed by single lanes; then a warp's operation on these sums is treated like a shuffle.
+A shuffle reads registers of all threads along x, so it waits for these threads and for no others (`lane_exchanges`).
+The work before the shuffle and the work after it are in separate loops over thread.x, inside the loops over thread.y
+and thread.z. If single lanes also access a warp's sums, an operation of the warp on these sums is treated like a
+shuffle.
 """
 
 from __future__ import annotations
@@ -64,9 +65,9 @@ _ZERO, _ONE = Const(0), Const(1)
 def emulate(program: Program) -> Program:
     """Converts a GPU program with barriers, as `prepare` returns it, into a program for `codegen.cpu.kernel.build`.
 
-    Threads run in the order `barrier_intervals.mixed_order`. In this order, the verifier may be unable to prove the
-    result's indices legal, because of the guards of ragged tiles. Then threads run in the order
-    `barrier_intervals.reversed_order`, which is affine.
+    Threads usually run in the order `barrier_intervals.mixed_order`. With the guards of ragged tiles, the verifier may
+    be unable to prove that the result's indices are legal. Then threads run in the order
+    `barrier_intervals.reversed_order`, whose indices are affine.
     """
     program = inline_intrinsics(program)
     result = _in_order(program, mixed_order)
@@ -137,9 +138,11 @@ class _Block:
     # Moving allocations to the block's beginning
 
     def hoist(self, node: Stmt, around: tuple[For, ...]) -> Stmt:
-        """Removes all allocations from the body `node`, and adds their buffers to `self.allocated`. If a buffer is in
-        each thread's own memory, a phase (code that each thread runs by itself) takes the place of its allocation. The
-        phase fills the buffer with poison (NaN or a pattern). `around`: the loops around `node`.
+        """Removes all allocations from the body `node`, and adds the allocated buffers to `self.allocated`. `around`:
+        the loops around `node`.
+
+        If each thread has its own copy of a buffer, a phase (code that each thread runs by itself) takes the place of
+        the allocation. The phase fills the copies with poison (NaN or a pattern).
         """
         match node:
             case For() if is_thread_loop(node):
@@ -161,8 +164,8 @@ class _Block:
 
     def undefined(self, buffer: Buffer, axes: Sequence[str | None]) -> Stmt:
         """A phase (code that each thread runs by itself) in which each thread fills its part of `buffer` with poison
-        (NaN or a pattern). `axes`: for each dimension of the buffer the thread axis that the dimension is distributed
-        over, or None.
+        (NaN or a pattern). `axes`: for each dimension of the buffer, the thread axis over which the dimension is
+        distributed, or None.
         """
         loops: list[For] = []
         threads: list[For] = []
@@ -221,8 +224,8 @@ class _Block:
         """Loops in which all threads run one after the other, out of order. Each thread executes the items of every
         branch.
 
-        A branch is (guard, items). The guard is None or the variable and extent of a loop of at most one iteration,
-        which is put around the items.
+        A branch is (guard, items). The guard is None, or the (variable, extent) of a loop with at most one iteration.
+        This loop is put around the items.
         """
         kept: list[tuple[tuple[Var, Expr] | None, list[Stmt]]] = []
         behind: list[Stmt] = []
@@ -288,9 +291,9 @@ class _Block:
         return seq(*done)
 
     def split_waits(self, items: list[Stmt], *, last: bool) -> tuple[list[Stmt], list[Wait]]:
-        """Splits `items` into the statements that each thread runs, and the waits for asynchronous copies that run
-        once, after all threads: waits that no commit and no access to a copied buffer follows. If `last` is False, each
-        thread runs all waits.
+        """Splits `items` into statements that each thread runs, and waits for asynchronous copies that run once, after
+        all threads. If `last` is True, the waits after all threads are those that no commit and no access to a copied
+        buffer follows. If `last` is False, there are none: each thread runs all waits.
         """
         waits: list[Wait] = []
         kept: list[Stmt] = []

@@ -1,7 +1,7 @@
 """Translates IR expressions to source text in the language that a `Dialect` describes.
 
-Arithmetic keeps the IR's rounding: only the addition of a Reduce is contracted (`fmaf`), and 16-bit floats are rounded
-after every operation.
+Arithmetic rounds as the IR does. Only the addition of a Reduce is fused with a multiplication (`fmaf`). 16-bit floats
+are rounded after every operation.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class ExpressionEmitter:
     `ranges`: ranges of the enclosing loops, outermost first. `variables`: C identifiers of the loops' variables, "0"
     for a loop that runs at most once. `storages`: memory of the buffers. `used`: collects the names of called device
     functions. `defined`: texts of functions that instructions define, by name. `divisions`: how often each quotient or
-    remainder was emitted. `named`: for each quotient or remainder that is kept in a C variable, this variable.
+    remainder was emitted. `named`: maps each quotient or remainder that a C variable holds to this variable.
     """
 
     def __init__(self, dialect: Dialect) -> None:
@@ -94,7 +94,7 @@ class ExpressionEmitter:
                 return self.cast(value, dtype)
             case Select(condition=condition, then=then, otherwise=otherwise):
                 return self.dialect.chosen(self.emit(condition), self.emit(then), self.emit(otherwise))
-        raise LoweringError(f"no code can be generated for {format_expr(expr)}")
+        raise LoweringError(f"GPUs have no code for {type(expr).__name__}: {format_expr(expr)}")
 
     def compare(self, op: str, a: Expr, b: Expr) -> Text:
         """The text of the comparison `a op b` of two values; it is false if one side is NaN (`!=`: true)."""
@@ -142,7 +142,9 @@ class ExpressionEmitter:
         return call(name, *(self.dialect.converted(DType.INT32, t) for t in (a, b)))
 
     def as_float(self, expr: Expr) -> Text:
-        """The C text of a value as arithmetic needs it: 16-bit floats are converted to float, others are unchanged."""
+        """The C text of a value as arithmetic needs it: a 16-bit float is converted to float, all other values are
+        unchanged.
+        """
         dtype = dtype_of(expr)
         if dtype not in (DType.FLOAT16, DType.BFLOAT16):
             return self.emit(expr)
@@ -223,8 +225,8 @@ class ExpressionEmitter:
         return self.dialect.address(storage, "" if storage.scalar else self.offset_text(form))
 
     def at(self, buffer: Buffer, indices: tuple[Expr, ...]) -> str:
-        """The text of an element's offset from the first element of its buffer; for sums that a warp holds, of its
-        index in the lane's registers. "" for a buffer that is stored as a single variable.
+        """The text of an element's offset from the first element of its buffer. For sums that a warp holds, the text is
+        the element's index in the lane's registers. For a buffer that is stored as a single variable, the text is "".
         """
         if buffer.scope == SUMS:
             return self.offset_text(self.register(buffer, indices))

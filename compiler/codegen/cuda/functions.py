@@ -1,8 +1,8 @@
 """Device functions called by generated code, as text. A source begins with the functions that it uses.
 
-No header is included, since NVRTC's package has none. Functions of the CUDA math library are built into NVRTC; their
-errors are given in the CUDA C++ Programming Guide's table "Single-Precision Mathematical Standard Library Functions"
-(expf 1, tanhf 1, logf 1, erff 2 units in the last place; division and square root are correctly rounded).
+No header is included, since NVRTC's package has none. Functions of the CUDA math library are built into NVRTC. The CUDA
+C++ Programming Guide gives their errors in the table "Single-Precision Mathematical Standard Library Functions" (expf
+1, tanhf 1, logf 1, erff 2 units in the last place; division and square root are correctly rounded).
 """
 
 from __future__ import annotations

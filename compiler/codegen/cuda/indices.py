@@ -39,8 +39,8 @@ class Index:
 
 
 def index(values: ExpressionEmitter, form: LinearForm) -> Index:
-    """The text of a simplified linear form, in 32 or 64 bits. Raises LoweringError if the form may exceed 32 bits, its
-    terms are bounded and not read from memory, and the language has no integers of 64 bits.
+    """The text of a simplified linear form, in 32 or 64 bits. In a language without 64-bit integers, raises
+    LoweringError for a form of bounded terms that may exceed 32 bits, unless a term is read from memory.
     """
     # The variable of a loop that runs at most once is replaced by 0, even if its range would help a proof.
     form = LinearForm({a: c for a, c in form.terms.items() if not _is_zero(values, a)}, form.constant)
@@ -90,7 +90,9 @@ def index(values: ExpressionEmitter, form: LinearForm) -> Index:
 
 
 def _wrapping(values: ExpressionEmitter, form: LinearForm) -> Text:
-    """The text of a sum of index terms that are read from memory, computed as unsigned so that an overflow wraps."""
+    """The text, of type int64, of a linear form whose value may exceed 64 bits, computed as unsigned so that an
+    overflow wraps. Terms that are read from memory have no bound, so forms with these terms are of this kind.
+    """
     result: Text | None = None
     for atom, coefficient in form.terms.items():
         term = _unsigned(values, _atom(values, atom))
@@ -116,9 +118,7 @@ def comparison(values: ExpressionEmitter, op: str, precedence: int, a: LinearFor
 
 
 def less(values: ExpressionEmitter, a: LinearForm, b: LinearForm) -> Text:
-    """The text of the condition `a` < `b`, with every term moved to the side of the comparison on which it is
-    positive.
-    """
+    """The text of the condition `a` < `b`. Each term moves to the side of the comparison where its sign is positive."""
     gap = b.plus(a, -1)
     low = LinearForm({x: -c for x, c in gap.terms.items() if c < 0}, max(0, -gap.constant))
     high = LinearForm({x: c for x, c in gap.terms.items() if c > 0}, max(0, gap.constant))
@@ -186,7 +186,7 @@ def _atom(values: ExpressionEmitter, atom: Expr) -> Index:
             return Index(values.dialect.converted(DType.INT64, values.as_float(value)), True)
         case Load() | Call():
             return Index(values.emit(atom), True)
-    raise LoweringError(f"no code can be generated for the index {format_expr(atom)}")
+    raise LoweringError(f"GPUs have no code for {type(atom).__name__} in an index: {format_expr(atom)}")
 
 
 def _division(values: ExpressionEmitter, op: Operator, a: Expr, b: Expr) -> Index:
@@ -216,8 +216,8 @@ def _division(values: ExpressionEmitter, op: Operator, a: Expr, b: Expr) -> Inde
 
 
 def _most(values: ExpressionEmitter, atom: Expr) -> int | None:
-    """The greatest magnitude of an atom (subexpression that is not a sum) over all loop iterations; None if it is not
-    bounded.
+    """The greatest magnitude of an atom (subexpression that is not a sum) over all loop iterations; None if the
+    magnitude has no bound.
     """
     held = interval(atom, values.ranges)
     return None if held.low is None or held.high is None else max(abs(held.low), abs(held.high))
@@ -229,8 +229,8 @@ def _leaves_32_bits(values: ExpressionEmitter, atom: Expr) -> bool:
 
 
 def _depth(values: ExpressionEmitter, atom: Expr) -> int:
-    """Nesting depth (0: outermost) of the innermost loop whose variable occurs in an atom (subexpression that is not a
-    sum); -1 if there is none.
+    """The nesting depth (0: outermost) of the innermost loop whose variable occurs in an atom; -1 if no loop variable
+    occurs. An atom is a subexpression that is not a sum.
     """
     order: Mapping[str, int] = {name: depth for depth, name in enumerate(values.ranges)}
     return max((order.get(name, -1) for name in free_vars(atom)), default=-1)

@@ -1,9 +1,9 @@
 """Instructions for `tensorize`: the declaration of each instruction's semantics, and the emission of the instruction as
 C++.
 
-An instruction of one thread is in a phase (code that each thread runs by itself) like any other statement. An
-instruction of a warp, or of a warpgroup of four warps, is inside a loop over thread.y, but in no loop over thread.x:
-the threads along x execute it together.
+An instruction of one thread is in a phase (code that each thread runs by itself), like any other statement. An
+instruction of a warp, or of a warpgroup (four warps), is inside a loop over thread.y but not inside a loop over
+thread.x: the threads along x execute the instruction together.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ DOT_DEPTH = 4
 
 
 def dot_s8(*, scope: str = "register") -> IntrinsicDeclaration:
-    """DP4A: adds the scalar product of two int8 vectors of 4 elements, a and b, to an int32, total. `scope`: the memory
-    of a and b.
+    """DP4A: total += scalar product of a and b, where a and b are vectors of four int8 and total is an int32. `scope`:
+    the memory of a and b.
 
     Products and sums are exact; the sum wraps as int32 does (CUDA C++ Programming Guide, `__dp4a`). The instruction
     always adds: clear the sum first (decompose_reduction).
@@ -64,13 +64,15 @@ def intrinsics() -> Mapping[str, IntrinsicDeclaration]:
 
 
 def emission_of(declaration: IntrinsicDeclaration) -> Emission:
-    """The emitter of a declaration. Raises LoweringError for declarations of other targets."""
+    """The function that writes the text of an intrinsic with this declaration. Raises LoweringError for declarations of
+    other targets.
+    """
     if declaration.code:
         return _emit_code
     for prefix, emission in _EMISSIONS.items():
         if declaration.name.startswith(prefix):
             return emission
-    raise LoweringError(f"the instruction {declaration.name} is not one of this target")
+    raise LoweringError(f"GPUs have no code for {declaration.name}; use another intrinsic")
 
 
 def capability_of(declaration: IntrinsicDeclaration) -> Capability | None:
@@ -95,8 +97,8 @@ def lanes_of(declaration: IntrinsicDeclaration) -> int:
 
 
 def _emit_code(kernel: KernelEmitter, use: Intrinsic) -> None:
-    """Emits the code of an intrinsic that a user declared, in a block. For each operand the block declares a pointer
-    with the operand's name.
+    """Emits the code of an intrinsic that a user declared, inside braces. Before the code, it declares a pointer for
+    each operand, with the operand's name.
     """
     values, declaration = kernel.values, use.declaration
     code, language = dict(declaration.code), LANGUAGES.get(values.dialect.name)
@@ -135,7 +137,7 @@ def _check_contiguous(kernel: KernelEmitter, use: Intrinsic, formal: Buffer, reg
         size = int(extent.value) if isinstance(extent, Const) else 0
         if size != 1 and stride != expected:
             raise LoweringError(
-                f"`{summarize(use)}`: the elements of {formal.name} are not contiguous in memory"
+                f"`{summarize(use)}`: operand {formal.name} must be contiguous in memory; pack its buffer or copy it"
             )
         expected *= size
 
@@ -178,4 +180,4 @@ _EMISSIONS: Mapping[str, Emission] = {
     "store_fragment_": mma_emit.emit_store,
     "convert_fragment_": mma_emit.emit_convert,
 }
-"""Functions that emit an instruction as C++, by the prefix of the name of its declaration."""
+"""Functions that emit an instruction as C++. The key is a prefix of the name of the instruction's declaration."""

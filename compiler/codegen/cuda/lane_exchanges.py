@@ -14,9 +14,9 @@ X = "thread.x"
 
 
 def held_by_lanes(alloc: Alloc) -> bool:
-    """Whether the threads along x hold different elements of an allocated buffer. This is so if the buffer is
-    distributed over the registers of these threads, or if it holds sums of a warp and code of single threads also
-    accesses it.
+    """Whether the threads along x hold different elements of an allocated buffer. This is so in two cases: the buffer
+    is distributed over the registers of these threads, or the buffer holds sums of a warp and is also accessed by code
+    of single threads.
     """
     buffer = alloc.buffer
     if buffer.scope == SUMS:
@@ -26,9 +26,9 @@ def held_by_lanes(alloc: Alloc) -> bool:
 
 
 def exchanges(node: Stmt, held: AbstractSet[str]) -> bool:
-    """Whether lanes exchange data in a statement that contains whole loops over threads: by a shuffle, or by an
-    operation of a warp on its sums. The caller must have inlined intrinsics. `held`: names of the buffers for which
-    `held_by_lanes` is true.
+    """Whether lanes exchange data in a statement, by a shuffle or by an operation of a warp on its sums. The statement
+    must contain whole loops over threads, and no intrinsics: the caller must have inlined them. `held`: names of the
+    buffers for which `held_by_lanes` is true.
     """
     if isinstance(node, For) and is_thread_loop(node):
         phase = phase_at(node)

@@ -19,8 +19,8 @@ AXES = ("x", "y", "z")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shape:
-    """A kernel's extents: blocks along x, y, z (`grid`) and threads of a block (`block`); and the buffers that it reads
-    and writes.
+    """The shape of a kernel's launch. `grid`: numbers of blocks along x, y and z. `block`: numbers of threads of a
+    block along x, y and z. Also holds the buffers that the kernel reads and writes.
     """
 
     grid: tuple[int, int, int]
@@ -36,15 +36,17 @@ class Shape:
 
 
 def shape_of(kernel: Kernel) -> Shape:
-    """The shape of a kernel. Raises LoweringError if an extent has no bound, or if an instruction does not allow the
-    number of threads.
+    """The shape of a kernel. Raises LoweringError if the extent of a loop has no bound, or if an instruction does not
+    allow the kernel's number of threads.
     """
     ranges: Ranges = loop_ranges(kernel.host)
     grid: dict[str, int] = dict.fromkeys(BLOCK_AXES, 1)
     for loop in kernel.blocks:
         high = interval(loop.extent, ranges).high
         if high is None:
-            raise LoweringError(f"`{summarize(loop)}`: the extent has no constant bound")
+            raise LoweringError(
+                f"`{summarize(loop)}`: the extent of this loop over blocks needs a constant bound"
+            )
         grid[loop.kind] = max(1, high)
         ranges = {**ranges, loop.name: loop_range(loop.extent)}
     block = threads_of(kernel)
@@ -52,7 +54,7 @@ def shape_of(kernel: Kernel) -> Shape:
         if lanes > 1 and block["thread.x"] != lanes:
             raise LoweringError(
                 f"an instruction of {lanes} threads needs blocks of {lanes} threads along x, not "
-                f"{block['thread.x']}; bind the other phases' loops to thread.x in parts of {lanes}"
+                f"{block['thread.x']}; split every loop bound to thread.x to {lanes} iterations"
             )
     outermost = kernel.blocks[0]
     return Shape(
@@ -64,8 +66,8 @@ def shape_of(kernel: Kernel) -> Shape:
 
 
 def lanes_in(kernel: Kernel) -> set[int]:
-    """For all instructions of a kernel: how many threads along x execute the instruction together. Returns the set of
-    these numbers.
+    """The set of the numbers `lanes_of` (threads along x that execute an instruction together) of all instructions of a
+    kernel.
     """
     return {lanes_of(s.declaration) for s in walk(kernel.body) if isinstance(s, Intrinsic)}
 

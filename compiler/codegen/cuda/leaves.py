@@ -30,7 +30,7 @@ variable.
 
 
 def emit_leaf(kernel: KernelEmitter, statement: Leaf) -> None:
-    """Emits one statement; its repeated quotients and remainders get variables before it."""
+    """Emits one statement. Before it, declares variables for quotients and remainders that the statement repeats."""
     values, source = kernel.values, kernel.source
     names, before, lines = kernel.names.copy(), source.lines[-1:], len(source.lines)
     values.divisions.clear()
@@ -52,8 +52,9 @@ def emit_leaf(kernel: KernelEmitter, statement: Leaf) -> None:
 
 
 def _repeated_divisions(values: ExpressionEmitter) -> list[Binary]:
-    """The quotients and remainders that were emitted several times and whose text exceeds SHORT characters, inner ones
-    first. Divisions that read memory, or that cannot be computed before the statement, are left out.
+    """The quotients and remainders that were emitted several times and have a text of more than SHORT characters. Inner
+    divisions come before the divisions that contain them. Divisions that read memory, or that cannot be computed before
+    the statement, are left out.
     """
     counts = dict(values.divisions)
     chosen: list[Binary] = []
@@ -86,8 +87,8 @@ def _emit(kernel: KernelEmitter, statement: Leaf) -> None:
 
 
 def _assign(kernel: KernelEmitter, buffer: Buffer, at: str, value: Text) -> None:
-    """Assigns a new value to the element at the offset `at`; a scalar declared on the previous line is initialized with
-    the value.
+    """Assigns a new value to the element at the offset `at`. If the line before declares the buffer as a scalar, the
+    value becomes the initializer of this declaration.
     """
     lines, values = kernel.source.lines, kernel.values
     storage = values.storages[buffer.name]

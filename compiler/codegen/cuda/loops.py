@@ -24,8 +24,9 @@ if TYPE_CHECKING:
     from .statements import KernelEmitter
 
 MOST_UNROLLED, MOST_REGISTERS = 1024, 64
-"""Largest number of iterations of an unrolled loop. MOST_UNROLLED is for a loop annotated "unroll". MOST_REGISTERS is
-for a loop whose variable indexes an array of registers; without unrolling, the array would be in local memory.
+"""Largest numbers of iterations of unrolled loops. MOST_UNROLLED is the limit for a loop annotated "unroll".
+MOST_REGISTERS is the limit for a loop whose variable indexes an array of registers; if such a loop is not unrolled, the
+array is in local memory.
 """
 Inside = Callable[[Stmt], None]
 """An emitter of a loop's body, at block level or at the level of one thread."""
@@ -34,7 +35,7 @@ _THREAD = ("block", "thread")
 
 
 def emit_loop(kernel: KernelEmitter, loop: For, inside: Inside) -> None:
-    """Emits a loop of one thread, or of all threads together. `inside`: emitter of the loop's body. Raises
+    """Emits a loop that one thread runs, or that all threads run together. `inside`: emitter of the loop's body. Raises
     LoweringError for a loop over blocks.
     """
     values = kernel.values
@@ -53,9 +54,9 @@ def emit_loop(kernel: KernelEmitter, loop: For, inside: Inside) -> None:
 
 
 def _repeated(kernel: KernelEmitter, loop: For, extent: Expr, bound: int | None, inside: Inside) -> None:
-    """Emits `loop` as a loop with a counter. A loop of few iterations is unrolled by the compiler if its kind asks for
-    it, or if its variable indexes registers. `extent`: number of iterations, at most `bound` (None: unknown); `inside`:
-    emitter of its body.
+    """Emits `loop` as a loop with a counter. The compiler unrolls a loop of few iterations if the loop's kind asks for
+    it, or if the loop's variable indexes registers. `extent`: the number of iterations. `bound`: the largest possible
+    number of iterations (None: unknown). `inside`: emitter of the loop's body.
     """
     values = kernel.values
     most = MOST_UNROLLED if loop.kind in _UNROLLED else 0
@@ -87,10 +88,10 @@ def emit_where(kernel: KernelEmitter, conditions: Sequence[Text], body: Stmt, in
 
 
 def below(kernel: KernelEmitter, name: str, extent: Expr, bound: int) -> list[Text]:
-    """Texts of the conditions that test whether loop variable `name`, which is less than `bound`, is less than
-    `extent`; empty if that is provable.
+    """Texts of the conditions under which the loop variable `name` is less than `extent`. The variable is always less
+    than `bound`. The list is empty if the condition is provable.
 
-    Sets the variable's range to values below `extent`, for code inside these conditions.
+    For the code inside these conditions, the variable's range is set to values below `extent`.
     """
     values = kernel.values
     values.ranges[name] = Interval(0, bound - 1)

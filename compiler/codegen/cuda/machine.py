@@ -27,9 +27,9 @@ class GpuTarget:
     """A GPU.
 
     `arch`: NVRTC's name of the architecture, which determines the limits of a multiprocessor (threads, blocks, bytes of
-    shared memory, 32-bit registers) and of a block. `tensor_float`: products of float32 may be computed on tensor
-    cores, their inputs rounded to tf32 (10 bits of mantissa). `clock` in Hz, `memory_bandwidth` in bytes/s and
-    `cache_bytes` of the second level are for estimates and reports.
+    shared memory, 32-bit registers) and of a block. `tensor_float`: whether tensor cores may compute products of
+    float32, with inputs rounded to tf32 (10 bits of mantissa). `clock` (Hz), `memory_bandwidth` (bytes/s) and
+    `cache_bytes` (second-level cache) are used for estimates and reports only.
     """
 
     arch: str
@@ -81,8 +81,8 @@ class GpuTarget:
     def refusal(self, name: str, capability: tuple[int, int], threads: int, shared_bytes: int) -> str | None:
         """The reason why a device does not run this target's code; None if it does.
 
-        `name`, `capability`, `threads`, `shared_bytes`: the device's name, compute capability, and largest number of
-        threads and of shared memory bytes of a block.
+        All arguments describe the device: `name`, compute `capability`, the largest number of `threads` of a block, and
+        the largest shared memory of a block (`shared_bytes`).
         """
         if self.architecture.runs_on(capability):
             return None
@@ -125,8 +125,8 @@ class GpuTarget:
     def described(self) -> dict[str, str]:
         """The GPU's name and properties in tuning records.
 
-        GPUs of one compute capability form a family: the best knobs on one card are worth trying on another. A target
-        given by an architecture alone is described as a typical card.
+        GPUs of one compute capability form a family: the best knobs on one card of the family are worth trying on the
+        others. A target that names only an architecture is described as a typical card.
         """
         return {
             "kind": "cuda",

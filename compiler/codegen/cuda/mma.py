@@ -1,8 +1,9 @@
-"""Declarations, for `tensorize`, of the operations of a warp's tensor cores and of the loads and stores of fragments.
+"""Declarations of intrinsics for `tensorize`: the operations of a warp on tensor cores, and the loads and stores of
+fragments.
 
-All operations work on fragments (see `mma_fragments`), by whole warps: each use of an operation is inside loops over
-warps (thread.y, thread.z), but in no loop over lanes. Products of the factors are exact; the hardware determines the
-order in which sums are rounded.
+A whole warp executes an operation, on fragments (see `mma_fragments`). So each use of an operation is inside loops over
+warps (thread.y, thread.z), but not inside a loop over lanes. Products of the factors are exact; the hardware determines
+the order in which sums are rounded.
 """
 
 from __future__ import annotations
@@ -45,11 +46,12 @@ def mma(a: DType, b: DType) -> IntrinsicDeclaration:
     """mma.sync.m16n8k{8, 16, 32}: c [16, 8] += a [16, depth] times b [depth, 8], where depth is `depth_of(a)`.
 
     The sum is float32 or int32 (which wraps). The operation always adds: clear the sum first (decompose_reduction,
-    `zero`). tf32 factors are stored as float32 rounded by the loads of fragments. Raises ValueError for types that no
-    such operation multiplies.
+    `zero`). tf32 factors are stored as float32, which the loads of fragments have rounded. Raises ValueError if no
+    operation multiplies these types.
     """
     if (a, b) not in FACTORS:
-        raise ValueError(f"no mma instruction multiplies {a} by {b}")
+        known = ", ".join(f"{x} by {y}" for x, y in FACTORS)
+        raise ValueError(f"no mma instruction multiplies {a} by {b}; there are {known}")
     depth, total = depth_of(a), sum_type(a)
     x = Buffer(name="a", shape=(ROWS, depth), dtype=a, scope=MATRIX_A)
     y = Buffer(name="b", shape=(depth, COLUMNS), dtype=b, scope=MATRIX_B)
@@ -76,9 +78,9 @@ def load_a(
     16] in order "columns".
 
     `matrix`: whether `ldmatrix` loads the fragment. Rows of the source must then begin at multiples of 16 bytes, and
-    order "columns" (`.trans`) requires 16-bit types. Otherwise each lane loads its own elements. `rounds`: float32 is
-    rounded to tf32 on the way; otherwise the source holds tf32 already. Raises ValueError for fragments that `ldmatrix`
-    cannot load.
+    order "columns" (`.trans`) requires 16-bit types. Without `matrix`, each lane loads its own elements. `rounds`:
+    whether the load rounds float32 to tf32; if not, the source already holds tf32. Raises ValueError for fragments that
+    `ldmatrix` cannot load.
     """
     depth = depth_of(dtype)
     return _load(dtype, order, matrix, MATRIX_A, (ROWS, depth), rounds)
@@ -102,7 +104,7 @@ def _load(
     # of a stored column.
     along_depth = order == ("rows" if scope == MATRIX_A else "columns")
     if matrix and not along_depth and dtype.bits != 16:
-        raise ValueError(f"ldmatrix cannot transpose {dtype}")
+        raise ValueError(f"ldmatrix transposes elements of 16 bits only, not {dtype}")
     rows, columns = shape
     tiles = 2 if matrix and scope == MATRIX_B else 1
     t, i, j = Var("t"), Var("i"), Var("j")
@@ -139,9 +141,9 @@ def store(total: DType, scope: str = "shared") -> IntrinsicDeclaration:
 
 
 def convert(dtype: DType) -> IntrinsicDeclaration:
-    """The intrinsic that rounds float32 sums to a 16-bit type, and makes them a factor of another product: two
-    fragments of sums, c [2, 16, 8], become side by side the fragment a [16, 16]. Lanes exchange no elements, because
-    each lane already holds the elements of its part of the result (`ir.lane_elements`).
+    """The intrinsic that rounds float32 sums to a 16-bit type, and makes them a factor of another product. It puts two
+    fragments of sums, c [2, 16, 8], side by side into the fragment a [16, 16]. Lanes exchange no elements, because each
+    lane already holds the elements of its part of the result (`ir.lane_elements`).
     """
     a = Buffer(name="a", shape=(ROWS, depth_of(dtype)), dtype=dtype, scope=MATRIX_A)
     c = Buffer(name="c", shape=(2, ROWS, COLUMNS), dtype=DType.FLOAT32, scope=MATRIX_C)

@@ -31,8 +31,9 @@ ROW_BYTES = 16
 
 def fragment_storage(buffer: Buffer, name: str, distribution: tuple[str | None, ...]) -> Storage:
     """The storage, in the registers of one lane, of a buffer in a fragment scope, with the C identifier `name`.
-    `distribution`: for each dimension the thread axis that the dimension is distributed over, or None. The storage's
-    strides count registers; they are 0 for the two dimensions of the matrix, since operations take a matrix whole.
+    `distribution`: for each dimension, the thread axis over which the dimension is distributed, or None. The strides of
+    the storage count registers. The strides of the two dimensions of the matrix are 0, since operations take a whole
+    matrix.
 
     Raises LoweringError for matrices that no operation supports, and for a matrix that is distributed over threads.
     """
@@ -124,7 +125,7 @@ def emit_load(kernel: KernelEmitter, use: Intrinsic) -> None:
 
 
 def _rounds(use: Intrinsic) -> bool:
-    """Whether a load of a fragment rounds float32 elements to tf32, which its declaration says in its name."""
+    """Whether a load of a fragment rounds float32 elements to tf32. The name of the load's declaration says so."""
     return "_tf32_" in use.declaration.name
 
 
@@ -177,8 +178,8 @@ def emit_convert(kernel: KernelEmitter, use: Intrinsic) -> None:
 
 
 class _lanes:
-    """A `with` context in which addresses may contain the variable `LANE`. The generated text has the thread's
-    coordinate along x, a number below `lanes`, in place of `LANE`.
+    """A `with` context in which addresses may contain the variable `LANE`. In the generated text, the thread's
+    coordinate along x (a number below `lanes`) takes the place of `LANE`.
     """
 
     def __init__(self, kernel: KernelEmitter, lanes: int = WARP) -> None:
@@ -197,8 +198,8 @@ class _lanes:
 
 
 def _indices(region: Region, row: Expr, column: Expr) -> tuple[Expr, ...]:
-    """The buffer indices of the element at (`row`, `column`) of the matrix in `region`, whose last two dimensions are
-    the matrix.
+    """The buffer indices of the element at (`row`, `column`) of the matrix in `region`. The last two dimensions of
+    `region` are the matrix.
     """
     *lead, top, left = region.starts
     return (*lead, top + row, left + column)

@@ -2,14 +2,14 @@
 (`wgmma`).
 
 In loop programs a fragment is a buffer in one of the scopes below. The buffer's last two dimensions are a whole matrix.
-Earlier dimensions number the matrices of a warp, or the warps (`ir.grid`). Only hardware operations access the buffer;
-an exception is a warp's sums, where each lane may access its own elements (`ir.lane_elements`).
+Earlier dimensions count the matrices of a warp, or the warps (`ir.grid`). Only hardware operations access the buffer,
+with one exception: each lane may access its own elements of a warp's sums (`ir.lane_elements`).
 
 This file defines in which lane and register each element is; only emission needs this placement. The placement follows
 the figures of "Matrix Fragments for mma.m16n8k8, m16n8k16, m16n8k32" (PTX ISA, section "Warp Level Matrix
 Multiply-Accumulate Instructions"). These figures agree with each other if elements are counted in registers of 32 bits.
-The sums of a warpgroup are those of its four warps, each with 16 rows (same document, "Register Fragments and Shared
-Memory Matrix Layouts" of wgmma).
+The sums of a warpgroup consist of the sums of its four warps, each with 16 rows (same document, "Register Fragments and
+Shared Memory Matrix Layouts" of wgmma).
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class Fragment:
     @property
     def packed(self) -> int:
         """Number of elements in one 32-bit register. A register holds one element of a matrix of sums, or as many
-        elements of a factor as fit 32 bits; these are adjacent along the depth.
+        elements of a factor as fit 32 bits. The elements of a factor in one register are adjacent along the depth.
         """
         return 1 if self.scope in (MATRIX_C, MATRIX_D) else 32 // self.dtype.bits
 
@@ -97,8 +97,8 @@ class Fragment:
         return "unsigned"
 
     def position(self, group: T, thread: T, register: int, part: int = 0) -> tuple[T, T]:
-        """Row and column of the element with number `part` in the lane's register number `register`, as numbers or as
-        index expressions; the lane is 4 * `group` + `thread` (the ISA's groupID and threadID_in_group).
+        """Row and column, as numbers or as index expressions, of element number `part` in register number `register` of
+        a lane. The lane has the number 4 * `group` + `thread` (groupID and threadID_in_group in the PTX ISA).
         """
         step = self.packed
         match self.scope:
@@ -117,8 +117,9 @@ class Fragment:
 def shape_of(scope: str, dtype: DType, columns: int = COLUMNS) -> tuple[int, int]:
     """Numbers of rows and columns of a matrix with elements of `dtype` in the fragment scope `scope`.
 
-    `columns` is used for the sums of a warpgroup only, whose number of columns may vary: it is `columns` rounded down
-    to a multiple of 8, but at least 8 and at most 256. Raises LoweringError if no `mma` has such fragments.
+    `columns` is used only for the sums of a warpgroup, which may have various numbers of columns. Their number is
+    `columns` rounded down to a multiple of 8, but at least 8 and at most 256. Raises LoweringError if no `mma` has such
+    fragments.
     """
     factors = (DType.FLOAT16, DType.BFLOAT16, DType.FLOAT32, DType.INT8, DType.UINT8)
     if scope == MATRIX_A and dtype in factors:
@@ -134,13 +135,14 @@ def shape_of(scope: str, dtype: DType, columns: int = COLUMNS) -> tuple[int, int
 
 
 def matrix_row(lane: T, *, columns_first: bool) -> tuple[T, T]:
-    """Returns (row, column) of the 16 bytes whose address a lane gives to `ldmatrix.x4`; a column consists of 16 bytes.
-    The instruction loads four matrices of 8 rows each. Lanes 8q .. 8q + 7 give the rows of matrix q, whose data goes to
+    """Returns (row, column) of the 16 bytes whose address a lane gives to `ldmatrix.x4`; a column is 16 bytes wide. The
+    instruction loads four matrices of 8 rows each. Lanes 8q .. 8q + 7 give the rows of matrix q, whose data goes to
     register q.
 
     If `columns_first` is False, the matrices form a fragment of A in order "rows": matrices 0 and 2 are the upper 8
-    rows, matrices 1 and 3 the lower 8 rows. If it is True, matrices 0 and 1 are the upper rows, 2 and 3 the lower rows.
-    They form two fragments of B: matrices 0 and 1 are the transpose of the first fragment, 2 and 3 of the second.
+    rows, matrices 1 and 3 the lower 8 rows. If `columns_first` is True, matrices 0 and 1 are the upper rows, matrices 2
+    and 3 the lower rows. Then the matrices form two fragments of B: the first is the transpose of matrices 0 and 1, the
+    second the transpose of matrices 2 and 3.
     """
     if columns_first:
         return lane % 8 + (lane // 16) * 8, (lane // 8) % 2

@@ -1,9 +1,10 @@
-"""Device functions of tensor cores, as text: each is one hardware instruction as inline PTX, on a lane's registers.
+"""The texts of device functions for tensor cores. Each function is one hardware instruction as inline PTX, on a lane's
+registers.
 
-The registers of a fragment are passed as an array; registers of factors are unsigned bits. An `mma` depends on its
-operands alone; instructions that access shared memory are volatile, so that they stay between their barriers.
-Instructions are from the PTX ISA, sections "Multiply-and-Accumulate Instruction: mma" and "Warp-level matrix load
-instruction: ldmatrix".
+The registers of a fragment are passed as an array. The registers of a factor are unsigned integers that hold bits. An
+`mma` depends on its operands alone; instructions that access shared memory are volatile, so that they stay between
+their barriers. Instructions are from the PTX ISA, sections "Multiply-and-Accumulate Instruction: mma" and "Warp-level
+matrix load instruction: ldmatrix".
 """
 
 from __future__ import annotations

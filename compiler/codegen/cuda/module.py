@@ -53,8 +53,8 @@ class IntegerArgument:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TensorMapArgument:
-    """Launch argument: a tensor map, which is passed by value. Its 128 bytes are made by the driver from the address of
-    an array and the fields of `tensor`.
+    """Launch argument: a tensor map, which is passed by value. The driver makes its 128 bytes from the address of an
+    array and the fields of `tensor`.
     """
 
     array: ParameterArgument | WorkspaceArgument
@@ -65,10 +65,10 @@ class TensorMapArgument:
 Argument: TypeAlias = ParameterArgument | WorkspaceArgument | IntegerArgument | TensorMapArgument
 
 OVERLAPPED_BLOCKS = 4
-"""Largest number of blocks per multiprocessor for which a kernel is launched before the preceding kernel ends; the
-blocks then wait for this end. With more blocks, the waiting takes longer than a later launch. On an H100: 0.26 us
-faster with 132 small blocks, 0.17 us slower with 1056; kernels of 392 blocks, such as depthwise convolutions, are 0.2
-to 0.3 us faster.
+"""Largest number of blocks per multiprocessor of a kernel that is launched before the preceding kernel ends. The blocks
+wait until the preceding kernel has ended. With more blocks, this waiting takes longer than a later launch would. On an
+H100, the early launch makes kernels of 132 small blocks 0.26 us faster, kernels of 392 blocks (such as depthwise
+convolutions) 0.2 to 0.3 us faster, and kernels of 1056 blocks 0.17 us slower.
 """
 
 
@@ -78,7 +78,8 @@ class KernelLaunch:
 
     `function`: the kernel's name. `grid`: numbers of blocks along x, y and z. `block`: numbers of threads of a block
     along x, y and z. `shared_bytes`: bytes of dynamic shared memory. `overlaps`: whether blocks may be launched while
-    the preceding kernel still runs; they then wait for its end themselves (programmatic dependent launch).
+    the preceding kernel still runs. The launched blocks then wait until the preceding kernel has ended (programmatic
+    dependent launch).
     """
 
     function: str
@@ -186,11 +187,14 @@ class _Outline:
                 self.host(body, loops, iteration)
                 self._free = before
             case _:
-                raise LoweringError(f"`{summarize(statement)}` is outside of all kernels")
+                raise LoweringError(
+                    f"`{summarize(statement)}` is outside of all kernels; put it into a loop over blocks"
+                )
 
     def launch(self, statement: For, loops: tuple[For, ...], iteration: Mapping[str, int]) -> None:
-        """Adds the launch of the kernel with outermost loop `statement`; several launches if one would have too many
-        blocks along x. `loops`: the host's loops around the kernel; `iteration`: values of their variables.
+        """Adds the launch of the kernel whose outermost loop is `statement`, or several launches if one launch would
+        have too many blocks along x. `loops`: the host's loops around the kernel; `iteration`: values of their
+        variables.
         """
         written = self._written.get(id(statement))
         if written is None:

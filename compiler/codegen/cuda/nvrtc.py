@@ -13,8 +13,8 @@ from .errors import CompileError, CudaTargetError, MissingCudaError
 from .machine import architecture
 
 OPTIONS = ("--std=c++17", "--fmad=false")
-"""Options in addition to the architecture. NVRTC then fuses a multiplication and an addition only where the generated
-code calls `fmaf`, as on other targets.
+"""NVRTC's options besides the architecture. With --fmad=false, NVRTC fuses a multiplication and an addition only where
+the generated code calls `fmaf`, as on other targets.
 """
 
 
@@ -47,7 +47,7 @@ def nvrtc_version() -> str:
 
 
 class _Compilation:
-    """The compilation of one source; a context manager, because NVRTC's program objects must be destroyed."""
+    """The compilation of one source. It is a context manager, because NVRTC's program objects must be destroyed."""
 
     def __init__(self, nvrtc: Any, source: str) -> None:
         self._nvrtc = nvrtc

@@ -1,13 +1,14 @@
 """overlap: finds loops in which products of warpgroups may stay in flight from one iteration to the next.
 
-A product that is waited for at once leaves the tensor cores idle until the next product is issued. In a loop
+If threads wait for a product as soon as they have issued it, the tensor cores are idle until the next product is
+issued. In a loop
 
     for k:  wait; barrier; issue copies (k); products (k)
 
 the wait for products may move to the next iteration, in front of the barrier, and leave the newest group of products in
-flight. Products of iteration k - 1 are then in flight while threads meet at the barrier and issue copies, and the
-products of iteration k follow without a gap. In the program's semantics products complete in order; the change is
-correct if no statement accesses the sums of products in flight or writes the inputs of these products.
+flight. Then the products of iteration k - 1 are in flight while threads meet at the barrier and issue copies, and the
+products of iteration k follow without a gap. In the program's semantics, products complete in order. So the change is
+correct if no statement accesses the sums of products in flight or writes their inputs.
 """
 
 from __future__ import annotations
@@ -25,8 +26,8 @@ from .wgmma_emit import has_products, only_products
 
 
 def overlapping_loops(kernel: Kernel) -> frozenset[str]:
-    """The names of the loops whose products may stay in flight until the next iteration, among the loops that all
-    threads of a block execute together.
+    """The names of the loops whose products may stay in flight until the next iteration. Only loops that all threads of
+    a block execute together are considered.
     """
     found: set[str] = set()
 
@@ -95,7 +96,7 @@ def _apart(access: Access, read: Sequence[Access], loop: For, around: tuple[For,
 
 
 def _without_guards(access: Access) -> Access:
-    """The access with the variables of loops of at most one iteration replaced by 0."""
+    """The access, where 0 replaces the variable of each loop that has at most one iteration."""
     single: dict[str, Expr] = {}
     for n, loop in enumerate(access.loops):
         high = interval(loop.extent, loop_ranges(access.loops[:n])).high

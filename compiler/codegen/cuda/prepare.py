@@ -1,8 +1,8 @@
 """prepare: runs the passes and checks that a scheduled program needs before code generation or emulation.
 
 The passes sum in blocks, narrow allocations and insert barriers. The checks test that the program is in kernel form,
-that the architecture has its instructions, that blocks and grids stay within their limits, that the hardware has its
-asynchronous copies, and that there are no races.
+that the GPU has the instructions and the asynchronous copies that the program uses, that blocks and grids stay within
+their limits, and that there are no races.
 """
 
 from __future__ import annotations
@@ -56,8 +56,8 @@ def prepare(
     """Runs `PASSES`, which insert barriers, on a program in kernel form (all work inside loops over blocks), then all
     `CHECKS`. `dump(name, text)` receives the program's text after each pass.
 
-    Raises LoweringError (RaceError for races) or VerifyError, which name the fault. Without `check`, only the form of
-    the program is checked.
+    Raises LoweringError (RaceError for races) or VerifyError; the message names the fault. If `check` is False, only
+    the form of the program is checked.
     """
     check_form(program, target)
     program = run_pipeline(program, PASSES, check=check, dump=dump)
@@ -67,8 +67,8 @@ def prepare(
 
 
 def check_form(program: Program, target: GpuTarget) -> None:
-    """Raises LoweringError unless a program is in kernel form (all work is inside loops over GPU blocks), whatever the
-    target.
+    """Raises LoweringError unless a program is in kernel form (all work is inside loops over GPU blocks). `target` has
+    no effect.
     """
     if (reason := kernel_obstacle(program)) is not None:
         raise LoweringError(f"{program.name}: {reason}")
@@ -122,8 +122,8 @@ def shared_bytes(kernel: Kernel, target: GpuTarget) -> int:
 
 
 def check_copies(program: Program, target: GpuTarget) -> None:
-    """Raises LoweringError for asynchronous copies that no hardware supports, whatever the target. An asynchronous copy
-    must go from global to shared memory, and must not convert elements.
+    """Raises LoweringError for asynchronous copies that no hardware supports. An asynchronous copy must go from global
+    to shared memory, and must not convert elements. `target` has no effect.
     """
     for kernel in kernels(program):
         for node in walk(kernel.body):
@@ -145,8 +145,8 @@ def _check_copy(copy: Copy) -> None:
 
 
 def check_order(program: Program, target: GpuTarget) -> None:
-    """Raises RaceError if threads or blocks of a kernel access an element unsynchronized (`races.check_races`),
-    whatever the target.
+    """Raises RaceError if threads or blocks of a kernel access an element without synchronization
+    (`races.check_races`). `target` has no effect.
     """
     check_races(program)
 

@@ -32,8 +32,8 @@ def call_quantized(values: ExpressionEmitter, expr: Call) -> Text:
 
 
 class _Emitter:
-    """Emits one call of a quantized function. The method with the function's name returns the text of the result, an
-    int8; the other methods return texts of the result's parts.
+    """Emits one call of a quantized function. The method that has the function's name returns the text of the result,
+    an int8. The other methods return texts of parts of the result.
     """
 
     def __init__(self, values: ExpressionEmitter, expr: Call) -> None:

@@ -1,11 +1,11 @@
 """check_races: proves that threads and blocks of kernels have no data race, or finds a race.
 
-The check is independent of the analysis that inserts barriers. It traces the execution of a block, and splits it at
-barriers into spans (`asynchronous.spans`). For each span it lists the elements that each thread touches, and compares
-the lists. Iterations of a loop that touch the same elements, such as iterations that use the same copy of a double
-buffer, are compared once. Blocks that touch the same elements of the buffers through which threads exchange data need
-only one trace. A second check proves that different blocks share no element of global memory: it uses affine forms of
-the indices, or lists of elements.
+The check is independent of the analysis that inserts barriers. The check traces the execution of a block, and splits
+the execution at barriers into spans (`asynchronous.spans`). For each span it lists the elements that each thread
+touches, and compares the lists. If several iterations of a loop touch the same elements (for example the same copy of a
+double buffer), only one of them is compared. Threads exchange data through some buffers; if several blocks touch the
+same elements of these buffers, only one block is traced. A second check proves that different blocks share no element
+of global memory: it uses affine forms of the indices, or lists of elements.
 """
 
 from __future__ import annotations
@@ -46,19 +46,19 @@ elements of the buffers through which their threads exchange data. MOST_BLOCKS i
 of the host's loops.
 """
 MOST_ITERATIONS = 1 << 22
-"""Largest number of blocks of a kernel, in all iterations of the host's loops together, that the check sorts into kinds
-of blocks with equal accesses.
+"""Largest number of blocks of a kernel, in all iterations of the host's loops together, that the check sorts into
+kinds. Blocks of one kind have equal accesses.
 """
 
 
 def check_races(program: Program) -> None:
-    """Proves that the kernels of a program have no races. Raises RaceError, which names a race, if it finds one, and
-    LoweringError if it can neither find a race nor prove that there is none.
+    """Proves that the kernels of a program have no races. Raises RaceError, which names a race, if there is one. Raises
+    LoweringError if neither a race nor a proof is found.
 
-    If one of two threads of a block writes an element of shared or global memory, and the other touches the element,
-    a barrier must separate these accesses. Two blocks of a kernel must never touch an element that one of them writes.
-    A thread may touch the destination of its asynchronous copy only after the wait that covers the copy; other threads
-    only after the next barrier. No copy may be in flight at the end of a kernel.
+    If one of two threads of a block writes an element of shared or global memory, and the other touches the element, a
+    barrier must separate these accesses. Two blocks of a kernel must never touch an element that one of them writes. A
+    thread may touch the destination of its asynchronous copy only after the wait that covers the copy; other threads
+    may touch it only after the barrier that follows the wait. No copy may be in flight at the end of a kernel.
     """
     if (reason := kernel_obstacle(program)) is not None:
         raise LoweringError(f"{program.name}: {reason}")
@@ -95,8 +95,8 @@ def _check_kernel(kernel: Kernel) -> None:
 
 
 def _check_blocks(kernel: Kernel, uses: Sequence[Access]) -> None:
-    """Raises RaceError if two blocks touch the same element of a buffer in global memory and at least one of them
-    writes it. `uses`: the kernel's accesses to this buffer.
+    """Raises RaceError if two blocks touch the same element of a buffer in global memory, and at least one of the two
+    writes the element. `uses`: the kernel's accesses to this buffer.
     """
     coordinates = [(loop.name, loop.name) for loop in kernel.blocks]
     host = [loop.name for loop in kernel.host]
@@ -124,8 +124,8 @@ def _check_blocks(kernel: Kernel, uses: Sequence[Access]) -> None:
 
 
 def _pairs(uses: Sequence[Access]) -> list[tuple[Access, Access]]:
-    """All pairs of different accesses in `uses` of which at least one writes; a writing access is also paired with
-    itself.
+    """All pairs of different accesses in `uses` in which at least one access writes. A writing access is also paired
+    with itself.
     """
     distinct = list({(u.starts, u.extents, u.write, u.loops): u for u in uses}.values())
     return [
@@ -250,9 +250,9 @@ def _check_spans(kernel: Kernel, interesting: set[str], threads: Mapping[str, in
 
 
 def _representatives(kernel: Kernel, tasks: Sequence[Task]) -> list[dict[str, int]]:
-    """Groups the blocks of a kernel into kinds with equal accesses by `tasks` (`asynchronous.tasks_of`); returns for
-    one block of each kind the values of the loops around the kernel's body. Raises LoweringError for more than
-    MOST_BLOCKS kinds, or more than MOST_ITERATIONS blocks.
+    """Groups the blocks of a kernel into kinds: blocks of one kind touch the same elements in `tasks`
+    (`asynchronous.tasks_of`). For one block of each kind, returns the values of the loops around the kernel's body.
+    Raises LoweringError for more than MOST_BLOCKS kinds, or more than MOST_ITERATIONS blocks.
     """
     names = [loop.name for loop in kernel.around]
     parts: dict[Expr, None] = {}

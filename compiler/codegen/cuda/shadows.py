@@ -38,7 +38,9 @@ def poison(dtype: DType) -> Const:
 
 
 def fill(buffer: Buffer, names: Names, value: Const | None = None) -> Stmt:
-    """Loops that fill a buffer with `value` (None: poison, for undefined contents); `names` makes the loops' names."""
+    """Loops that fill a buffer with `value` (None: poison, which marks undefined contents). `names` makes the loops'
+    names.
+    """
     loops = [(names.var(f"{buffer.name}.{d}"), size) for d, size in enumerate(buffer.shape)]
     body = Assign.to(
         f"{buffer.name}.undefined",
@@ -51,9 +53,9 @@ def fill(buffer: Buffer, names: Names, value: Const | None = None) -> Stmt:
 class Shadows:
     """Buffers that record the asynchronous copies in flight in an emulated block.
 
-    Each buffer that asynchronous copies fill has two additional buffers. Its shadow holds the copied data until a wait.
-    Its stamps say, for each element, which copy in flight fills the element: 0 if there is none, else g * count + n + 1
-    for a copy of thread n (of `count` threads) in group g (counted from 1).
+    Each buffer that asynchronous copies fill has two additional buffers, a shadow and stamps. The shadow holds the
+    copied data until a wait. The stamps say, for each element, which copy in flight fills the element. A stamp is 0 if
+    there is none, else g * count + n + 1 for a copy of thread n (of `count` threads) in group g (counted from 1).
     """
 
     def __init__(self, kernel: Kernel, names: Names, threads: Mapping[str, int], axes: Sequence[str]) -> None:
@@ -110,9 +112,9 @@ class Shadows:
         """Statements that emulate the issue of an asynchronous copy by the thread at `places`: the data goes to a
         shadow buffer, and the copy's destination becomes undefined and is stamped with the copy's group and thread.
 
-        `whole`: the copy is issued once for the whole block. A padded copy of this kind is made element by element,
-        because the verifier cannot prove copies of rows legal for large boxes (rectangular parts) that exceed the edges
-        of arrays.
+        `whole`: whether the copy is issued once for the whole block. If such a copy has pads, it copies single
+        elements: its box (rectangular part) is large and crosses the edges of the array, and the verifier could not
+        prove that copies of rows are legal.
         """
         box = copy.destination
         shadow, stamp = self.shadows[box.buffer.name], self.stamps[box.buffer.name]
@@ -163,8 +165,8 @@ class Shadows:
         return nest(loops, Assign.to(name, buffer[tuple(indices)], value))
 
     def sweep(self, wait: Wait, places: Mapping[str, Expr] | None = None) -> Stmt:
-        """Statements at a wait that move completed copies from the shadows to their buffers: the copies of the thread
-        with coordinates `places` (None: of all threads).
+        """Statements at a wait that move the data of completed copies from the shadows to their buffers. They move the
+        copies of the thread with coordinates `places` (None: of all threads).
         """
         where = (_ZERO,) * len(self.committed.shape) if places is None else self.place(places)
         done = binary("-", self.committed[where], Const(wait.pending, DType.INT32))

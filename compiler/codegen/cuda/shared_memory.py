@@ -21,8 +21,8 @@ _WORD = "unsigned long long"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """The place of a buffer in shared memory: its C identifier, its byte offset, and whether other buffers use the same
-    bytes before or after its lifetime (`reused`).
+    """The place of a buffer in shared memory: the buffer's C identifier, its byte offset, and whether other buffers use
+    the same bytes before or after the buffer's lifetime (`reused`).
     """
 
     buffer: Buffer
@@ -35,8 +35,8 @@ class Place:
 class SharedPlan:
     """The places of all shared-memory buffers by name, their alignment, and the bytes that they take together.
 
-    The buffers are followed by `groups` mbarriers, one for each group of bulk copies in flight; `arrived`: C identifier
-    of the mbarriers.
+    `groups` mbarriers follow the buffers, one for each group of bulk copies in flight. `arrived`: the C identifier of
+    the array of mbarriers.
     """
 
     places: dict[str, Place]

@@ -1,7 +1,8 @@
-"""Shuffles: the sum or maximum of a register of several neighbouring threads of a warp, without shared memory.
+"""Shuffles: each gives the sum or maximum of one register over several neighbouring threads of a warp, without shared
+memory.
 
-A shuffle of a whole warp (`shuffle_neighbours`) combines the registers of `LANES_OF_ROW` neighbouring lanes at a time;
-these lanes hold one row of the warp's sums.
+A shuffle of a whole warp (`shuffle_neighbours`) divides the warp into groups of `LANES_OF_ROW` neighbouring lanes, and
+combines the registers of each group. The lanes of a group hold one row of the warp's sums.
 
 Any other shuffle combines the registers of all threads of a block along x. The number of these threads is 2, 4, 8, 16
 or 32 (`LANES`), so that they are in one warp. Other threads of the warp may be inactive (CUDA C++ Programming Guide,
@@ -82,15 +83,16 @@ def declarations() -> list[IntrinsicDeclaration]:
 
 
 def emit_shuffle(kernel: KernelEmitter, use: Intrinsic) -> None:
-    """Emits a shuffle as a call of one of the device functions `FUNCTIONS`. A shuffle combines a fixed number of
-    threads; raises LoweringError if blocks have another number of threads along x.
+    """Emits a shuffle as a call of one of the device functions `FUNCTIONS`. A shuffle is made for a fixed number of
+    threads. Raises LoweringError if blocks have another number of threads along x.
     """
     (operand,) = use.operands
     function, _, lanes = use.declaration.name.rpartition("_")
     (needed,) = use.declaration.parameters[0].shape
     if kernel.extents["x"] != needed:
         raise LoweringError(
-            f"`{summarize(use)}` combines {needed} threads, but blocks have {kernel.extents['x']} along x"
+            f"`{summarize(use)}` combines {needed} threads, but blocks have {kernel.extents['x']} along x; split the "
+            f"loops bound to thread.x to {needed} iterations"
         )
     values = kernel.values
     values.used |= {function, "maximum"} if function.endswith("_max") else {function}

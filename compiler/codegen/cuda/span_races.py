@@ -37,7 +37,8 @@ def element_text(access: Access, flat: int) -> str:
 class _Event:
     """One memory access in a span (a block's execution between two barriers). `run`: the execution of the code that
     makes the access. `step`: position of this execution in the span (-1: before the span). `flight`: the asynchronous
-    copy that makes the access, at any time until the wait for the copy; None for other accesses.
+    copy that makes the access, which may happen at any time until the wait for the copy; None if no such copy makes the
+    access.
     """
 
     step: int
@@ -83,8 +84,9 @@ class SpanChecker:
         self.checked.add(key)
 
     def list(self, event: _Event) -> Touched:
-        """The elements that the access `event` touches, and the owner of each: the number of the thread that touches
-        it. Work of several threads together has other owners in each step: `thread` reduces owners to threads.
+        """The elements that the access `event` touches, and an owner of each: the number of the thread that touches the
+        element. If several threads do the work together, each step of the span adds another multiple of the number of
+        threads to the owners. `thread` converts an owner to its thread.
         """
         key = event.run, event.run.task.accesses.index(event.access)
         held = self.lists.get(key)
@@ -140,8 +142,8 @@ class SpanChecker:
                 )
 
     def flying(self, events: Sequence[_Event]) -> None:
-        """Checks the asynchronous copies in `events`, all accesses to one buffer, against the other accesses. Until its
-        wait, a copy may access memory at any time. Raises RaceError.
+        """Raises RaceError if an asynchronous copy in `events` races with another access. `events`: all accesses to one
+        buffer. A copy may access memory at any time until the wait for it.
         """
         for position, event in enumerate(events):
             flight = event.flight
@@ -176,8 +178,8 @@ class SpanChecker:
                     )
 
     def late(self, event: _Event, other: _Event, element: int, a: int, b: int, during: bool) -> None:
-        """Raises RaceError: the asynchronous copy `event` of thread `a` and the access `other` of thread `b` touch
-        `element`. `during`: the access happens while the copy is in flight.
+        """Raises a RaceError, which says that the asynchronous copy `event` of thread `a` and the access `other` of
+        thread `b` touch `element`. `during`: whether the access `other` happens while the copy is in flight.
         """
         does = "writes" if other.access.write else "reads"
         own = "fills" if event.access.write else "reads"
@@ -194,9 +196,9 @@ class SpanChecker:
         )
 
     def bytes(self, events: Mapping[str, Sequence[_Event]]) -> None:
-        """Raises RaceError if two shared buffers whose lifetimes are disjoint may occupy the same bytes, and no barrier
-        separates the accesses to one buffer from the accesses to the other. `events`: the accesses of this span, by
-        buffer.
+        """Raises RaceError if the span accesses two shared buffers with disjoint lifetimes. Such buffers may occupy the
+        same bytes, and within a span no barrier separates the accesses to one from the accesses to the other. `events`:
+        the accesses of the span, by buffer.
         """
         if self.count == 1:
             return
@@ -215,7 +217,7 @@ class SpanChecker:
 
 
 def _during(flight: Flight, other: _Event) -> bool:
-    """Whether the access `other` may happen between the issue of the asynchronous copy `flight` and its wait."""
+    """Whether the access `other` may happen between the issue of the asynchronous copy `flight` and the wait for it."""
     if other.flight is not None:
         # Both may be in flight at the same time unless one is waited for before the other is issued.
         first, second = sorted((flight, other.flight), key=lambda f: -1 if f.start is None else f.start)

@@ -3,8 +3,8 @@
 A body has two levels. At block level, all threads execute the same loops together; barriers, commits and waits are at
 this level. A phase is code that each thread executes by itself. The phase begins with loops over thread axes, and each
 thread executes one iteration of the loops. Threads beyond a loop's extent skip the phase. If the phase has no loop over
-a thread axis, only the first thread along that axis executes the phase; instructions of several threads are executed by
-all of them.
+a thread axis, only the first thread along that axis executes the phase. An exception are instructions of several
+threads: all of these threads execute the instruction.
 """
 
 from __future__ import annotations
@@ -55,8 +55,8 @@ from .wgmma_emit import has_products, only_products, overlapped, products, wait_
 THREAD = {f"thread.{axis}": f"t{axis}" for axis in AXES}
 """The C variable that contains a thread's coordinate along an axis, by name of the axis."""
 LONG_NAME = 20
-"""The variable for a block's coordinate has the name of the loop over blocks if the name has at most this many
-characters; otherwise it is called "bx", "by" or "bz".
+"""Largest length of a loop name that becomes the name of a C variable for a block's coordinate. If the name of the loop
+over blocks is longer, the variable is called "bx", "by" or "bz".
 """
 
 
@@ -218,7 +218,7 @@ class KernelEmitter:
                 )
 
     def block_loop(self, loop: For) -> None:
-        """Emits a loop of all threads together; it may have no iteration."""
+        """Emits a loop that all threads run together; the loop may have no iteration."""
         hidden = self._hidden
         self._hidden |= any(
             is_thread_loop(n) and not only_products(n) and _touches_shared(n)
@@ -229,8 +229,8 @@ class KernelEmitter:
         self._hidden |= hidden
 
     def allocate_shared(self, alloc: Alloc) -> None:
-        """Records where a buffer in the block's shared memory is, for the body of its allocation: at the bytes that the
-        shared-memory plan (`SharedPlan`) assigns to it.
+        """Records the place of a buffer in the block's shared memory: the bytes that the shared-memory plan
+        (`SharedPlan`) assigns to it. The record is valid in the body of the buffer's allocation.
         """
         name = self.shared.places[alloc.buffer.name].name
         self.values.storages[alloc.buffer.name] = in_memory(alloc.buffer, name, "shared")
@@ -301,7 +301,8 @@ class KernelEmitter:
                     emit_leaf(self, statement)
             case Barrier() | Commit() | Wait():
                 raise LoweringError(
-                    f"`{summarize(statement)}` is inside a loop over threads, but all threads must run it together"
+                    f"`{summarize(statement)}` is inside a loop over threads, but all threads must run it together; "
+                    "move it out of the loop"
                 )
 
     def allocate(self, alloc: Alloc) -> None:

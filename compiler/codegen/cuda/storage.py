@@ -39,9 +39,9 @@ class Storage:
     changed: bool = True
 
     def vector_elements(self, form: LinearForm, most: int) -> int:
-        """Number of elements that one access may take, starting at the flat index `form`: the greatest power of two
-        that divides the index in all iterations, is at most `most`, and is allowed by the alignment and by the widest
-        access.
+        """Number of elements that one access may take from the flat index `form` on. This is the greatest power of two
+        that divides the index in all iterations, is at most `most`, and exceeds neither the buffer's alignment nor the
+        widest access.
         """
         size = self.buffer.dtype.bits // 8
         return power_of_two(gcd(form.constant, *form.terms.values(), self.alignment // size), most, size)
@@ -83,9 +83,9 @@ def in_memory(buffer: Buffer, name: str, space: Space, *, changed: bool = True) 
 
 
 def in_registers(buffer: Buffer, name: str, distribution: tuple[str | None, ...] | None = None) -> Storage:
-    """The storage of one thread's part of a buffer, with the C identifier `name`. `distribution`: for each dimension
-    the thread axis that the dimension is distributed over, or None; no dimension is distributed if the whole argument
-    is None.
+    """The storage of one thread's part of a buffer, with the C identifier `name`. `distribution`: for each dimension,
+    the thread axis over which the dimension is distributed, or None. If the whole argument is None, no dimension is
+    distributed.
     """
     held = distribution if distribution is not None else (None,) * len(buffer.shape)
     shape = tuple([1 if axis else size for size, axis in zip(buffer.shape, held, strict=True)])

@@ -74,7 +74,7 @@ class Names:
         return name
 
     def copy(self) -> Names:
-        """A copy; the names that are in use here are in use in the copy, too."""
+        """A copy. Names that are in use in this object are also in use in the copy."""
         result = Names()
         result._taken = set(self._taken)
         return result
@@ -89,9 +89,9 @@ _TYPE = re.compile(r"<\w+,$")
 
 
 def _rank(line: str, at: int) -> int:
-    """How well a line may end at position `at`, a match of `_BREAKS`; a lower rank is better. The rank is 0 behind "="
-    or ";", 1 behind a comma or before an operator of a choice ("?" or ":"), 2 before an operator of a condition, and 3
-    before an operator of a sum.
+    """A rank for ending a line at position `at`, where `_BREAKS` matches; a lower rank is better. The rank is 0 behind
+    "=" or ";", 1 behind a comma or before an operator of a choice ("?" or ":"), 2 before an operator of a condition,
+    and 3 before an operator of a sum.
     """
     if line[at - 1] in "=;":
         return 0
@@ -101,9 +101,9 @@ def _rank(line: str, at: int) -> int:
 
 def wrapped(line: str) -> list[str]:
     """Divides a line of a C-like language into lines of at most `WIDTH` characters, if possible. A line ends where the
-    fewest brackets are open; among such positions, where `_rank` is lowest. Lines after the first one are indented by 8
-    more spaces. A comment behind code moves to lines before the code. Preprocessor lines and lines with string literals
-    stay whole.
+    fewest brackets are open. If there are several such positions, it ends where `_rank` is lowest. Lines after the
+    first one are indented by 8 more spaces. A comment behind code moves to lines before the code. Preprocessor lines
+    and lines with string literals stay whole.
     """
     if len(line) <= WIDTH or line.lstrip().startswith("#") or '"' in line:
         return [line]

@@ -1,4 +1,4 @@
-"""Error bounds of sums of products on a GPU, by the types multiplied and the number of terms.
+"""Error bounds of sums of products on a GPU. A bound depends on the type of the factors and on the number of products.
 
 Products are exact: float32 holds the product of two mantissas of 11 or 8 bits, and a fused multiply-add does not round
 the product of two float32. The bounds hold for every order of a sum. Ordinary lanes round sums to nearest. NVIDIA does
@@ -50,14 +50,14 @@ OUTPUTS: Mapping[DType, float] = {
     DType.BFLOAT16: 2.0**-8,
     DType.INT32: 0.0,
 }
-"""Unit roundoff of a stored result by type, relative to the result. For results below the type's normal numbers the
-error is absolute instead.
+"""Unit roundoff of a stored result, by type. The rounding error is relative to the result. For results below the type's
+normal numbers the error is absolute instead.
 """
 
 
 def worst_case(precision: Precision, depth: int) -> float:
-    """The factor f in |computed - exact| <= f * sum |x| |w|, for any sum of `depth` products of rounded inputs in any
-    order.
+    """The factor f in |computed - exact| <= f * sum |x| |w|. The bound holds for any sum of `depth` products of rounded
+    inputs, added in any order.
 
     f = n u / (1 - n u), where n is `depth` and u the unit roundoff of sums (Higham, "Accuracy and Stability of
     Numerical Algorithms", 2nd edition, Lemma 3.1 and section 4.2).
@@ -69,8 +69,9 @@ def worst_case(precision: Precision, depth: int) -> float:
 def tolerance(
     precision: Precision, depth: int, *, output: DType = DType.FLOAT32, rounded: bool = True
 ) -> float:
-    """Bound on max |computed - exact| / max |exact| for a product of matrices of independent random numbers, each sum
-    of `depth` products. `precision`: type of the multiplied inputs. `output`: type in which results are stored.
+    """Bound on max |computed - exact| / max |exact| for a product of two matrices of independent random numbers. Each
+    element of the product is a sum of `depth` products. `precision`: type of the multiplied inputs. `output`: type in
+    which results are stored.
 
     `rounded`: whether the exact result is computed from the rounded inputs. If not, the rounding errors of both inputs
     are added to the bound. Roundings to nearest add up like a random walk, to 4 sqrt(n) u for n products with unit
@@ -96,8 +97,8 @@ def winograd_amplification(
     dimensions. Assume random taps and inputs, independent and of variance 1. An output of the direct sum then has the
     variance r, the number of taps. In Winograd's sum for output i, product j has the variance A[i, j]^2 |G[j]|^2
     |B[j]|^2 (Euclidean norms). Roundings add up in the same way as variances. For one dimension, the ratio of the
-    errors is the square root of the ratio of the variances. For two dimensions it is therefore the ratio of the
-    variances itself, which is returned for the worst output i.
+    errors is therefore the square root of the ratio of the variances. Two dimensions square this ratio. So the result
+    is the ratio of the variances in one dimension, for the worst output i.
 
     Examples: 1.67 for F(2, 3); 31.4 for F(4, 3) at the points 0, 1, -1, 2, -2; 10.4 for F(4, 3) at 0, 1, -1, 1/2, -2.
     """

@@ -32,9 +32,11 @@ def vectorized(kernel: KernelEmitter, loop: For) -> bool:
     """Emits a vectorized loop of one thread, with one memory access for all iterations where possible.
 
     The number of iterations must be constant and at least 2, and the body must consist of assignments, sums and maxima.
-    The accesses of all iterations then become one access to a vector if they are to device or shared memory, if the
-    elements are adjacent, if the first element is at a multiple of the number of iterations, and if no condition guards
-    the access. Returns whether an access became a vector; if not, nothing was emitted.
+    Then an access becomes one access to a vector of all iterations' elements, on four conditions: the elements are in
+    device or shared memory, they are adjacent, the first element is at a multiple of the number of iterations, and no
+    condition guards the access.
+
+    Returns True if an access became a vector. Otherwise emits nothing and returns False.
     """
     extent = simplify(loop.extent, kernel.values.ranges)
     leaves = _straight(loop.body)
@@ -93,7 +95,7 @@ class _Vectors:
         return bool(self.loads or self.stores)
 
     def find_loads(self, expr: Expr, written: set[str]) -> None:
-        """Finds the loads in `expr` that are evaluated unconditionally, except loads of `written` buffers."""
+        """Finds the loads in `expr` that are always evaluated, except loads from the buffers in `written`."""
         match expr:
             case Select(condition=condition):
                 self.find_loads(condition, written)

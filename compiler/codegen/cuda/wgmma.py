@@ -1,16 +1,19 @@
 """Products of a warpgroup (sm_90a): 128 threads multiply tiles of shared memory and keep the sums in registers.
 
-A warpgroup is an iteration of a loop over thread.y or thread.z, without a loop over thread.x around the operation: the
-128 threads along x execute it together. The factors are in shared memory as *core matrices*, 8 consecutive lines of 16
-bytes (PTX ISA, "Asynchronous Warpgroup Level Matrix Instructions", "Shared Memory Matrix Layout", without swizzling): a
-line is a contiguous piece of a row or of a column of the factor. A factor of `lines` x `length` elements is thus a
-buffer [lines / 8, length / 8, 8, 8], with possible gaps between core matrices.
+A warpgroup is one iteration of a loop over thread.y or thread.z. The operation is not inside a loop over thread.x: the
+128 threads along x execute the operation together.
 
-Alternatively the factors have the layout of bulk tensor copies (`bulk_copies`), swizzled rows of 32, 64 or 128 bytes: a
-factor whose swizzled rows run along the depth is [lines, length]. A factor whose swizzled rows run across the depth is
-[length / row, lines, row], with `row` elements in a swizzled row. Factors of 8 and of 32 bits must be swizzled, with
-rows along the depth; factors of 16 bits may be stored in either order ("rows", "columns"), and as core matrices.
-float32 stands for tf32: the hardware reads only the bits of tf32, to which bulk copies have rounded.
+The factors are in shared memory as *core matrices*, each of 8 consecutive lines of 16 bytes (PTX ISA, "Asynchronous
+Warpgroup Level Matrix Instructions", "Shared Memory Matrix Layout", without swizzling). A line is a contiguous piece of
+a row or of a column of the factor. A factor of `lines` x `length` elements is thus a buffer [lines / 8, length / 8, 8,
+8], with possible gaps between core matrices.
+
+Alternatively the factors have the layout of bulk tensor copies (`bulk_copies`): swizzled rows of 32, 64 or 128 bytes.
+If the swizzled rows run along the depth, the factor's buffer is [lines, length]. If they run across the depth, the
+buffer is [length / row, lines, row], with `row` elements in a swizzled row. Factors of 8 and of 32 bits must be
+swizzled, with rows along the depth; factors of 16 bits may be stored in either order ("rows", "columns"), and as core
+matrices. float32 stands for tf32: the hardware reads only the bits of tf32, and bulk copies have rounded the elements
+to tf32.
 """
 
 from __future__ import annotations
@@ -61,15 +64,18 @@ def wgmma(
     8, 2, 8, 8] (in order "rows" [2, columns / 8, 8, 8]). With `swizzled`, a is [64, depth] (in order "columns" [1, 16,
     64]), b is [columns, depth] (in order "rows" [columns / n, 16, n], with n from `row_elements`).
 
-    The operation always adds: clear the sums first (`zero`). Raises ValueError for types, orders and widths without
-    such an operation.
+    The operation always adds: clear the sums first (`zero`). Raises ValueError if no operation has these types, orders
+    and width.
     """
     right = right or dtype
     if (dtype, right) not in FACTORS:
         types = ", ".join(dict.fromkeys(a.value for a, _ in FACTORS))
         raise ValueError(f"no wgmma instruction multiplies {dtype} by {right}; the types are {types}")
     if dtype not in HALVES and (order_a, order_b, swizzled) != ("rows", "columns", True):
-        raise ValueError(f"factors of {dtype} must be stored in swizzled rows along the depth")
+        raise ValueError(
+            f"factors of {dtype} must be stored in swizzled rows along the depth: order_a='rows', order_b='columns', "
+            "swizzled=True"
+        )
     _check_columns(columns, dtype)
     c = _sums(columns, sum_type(dtype))
     if swizzled:
@@ -159,9 +165,9 @@ def descriptor(start: int, leading: int, stride: int, swizzle: int = 0) -> int:
     `leading` is the distance from one core matrix to the next along the depth, and `stride` the distance to the next
     along the rows of A or the columns of B.
 
-    With swizzling, `stride` is the distance from 8 swizzled rows to the next 8. If swizzled rows run along the depth,
-    `leading` is not used. If they run across the depth, a line of the factor may need several swizzled rows; then
-    `leading` is the distance from one of these rows to the next.
+    For swizzled rows, `stride` is the distance from a group of 8 rows to the next group. If swizzled rows run along the
+    depth, `leading` is not used. If swizzled rows run across the depth, a line of the factor may need several of them;
+    then `leading` is the distance from one of these rows to the next.
 
     Format (PTX ISA, "Matrix Descriptor Format"): bits 4 to 17 of `start`, `leading` and `stride` are stored in the
     descriptor's bits from 0, 16 and 32 on. Bits 62 and 63 are 1, 2 or 3 for swizzled rows of 128, 64 or 32 bytes. The
@@ -232,8 +238,8 @@ def _swizzled_factor(
     the index of an element among the `size` rows of A or columns of B, the loops (variable, extent) whose variables
     form this index, and the load of the element with this index at depth `k`.
 
-    `data`: the loop variables are named after it. `along_depth`: whether swizzled rows run along the depth. Raises
-    ValueError if they run across it and `size` fills no whole number of them.
+    `data`: the beginning of the loop variables' names. `along_depth`: whether swizzled rows run along the depth. Raises
+    ValueError if swizzled rows run across the depth and `size` does not fill a whole number of them.
     """
     if along_depth:
         i = Var(data)
@@ -242,8 +248,7 @@ def _swizzled_factor(
     row = row_elements(size)
     if row is None:
         raise ValueError(
-            f"the {size} rows or columns of factor {name} must be a multiple of {SWIZZLES[-1] // 2}, the elements of "
-            "the shortest swizzled row"
+            f"factor {name} has {size} rows or columns; swizzled rows need a multiple of {SWIZZLES[-1] // 2}"
         )
     outer, inner = Var(f"{data}1"), Var(f"{data}2")
     held = Buffer(name=name, shape=(size // row, HALF_DEPTH, row), dtype=dtype, scope="shared")
@@ -253,8 +258,8 @@ def _swizzled_factor(
 
 
 def _matrix(variable: Var, size: int) -> Expr:
-    """The index of a core matrix along a dimension of `size` elements: the loop's `variable`, or 0 if the dimension has
-    a single core matrix.
+    """The index of a core matrix along a dimension of `size` elements. The index is the loop's `variable`, or 0 if the
+    dimension has only one core matrix.
     """
     return variable if size > CORE else Const(0)
 

@@ -1,10 +1,10 @@
 """Emits products of warpgroups as C++ with inline PTX. A product is asynchronous: it runs until a wait. Descriptors
 tell the hardware where the factors are.
 
-Products are waited for in groups; a group begins with a fence and ends with a commit (PTX ISA, "wgmma.fence",
+A wait is for a group of products. A group begins with a fence and ends with a commit (PTX ISA, "wgmma.fence",
 "wgmma.commit_group", "wgmma.wait_group"). A phase is code that each thread runs by itself. If a phase contains only
-products, all of them form one group; otherwise each product is a group. In loops in which it is safe (`overlap`), each
-iteration waits for the group of the iteration before it. The hardware reads factors through the asynchronous proxy, so
+products, all of them form one group; otherwise each product is a group. In a loop where this is safe (`overlap`), each
+iteration waits for the group of the preceding iteration. The hardware reads factors through the asynchronous proxy, so
 threads that have written factors execute a fence before the next barrier (PTX ISA, "Async proxy", "fence.proxy.async").
 """
 
@@ -191,7 +191,7 @@ __device__ __forceinline__ void {declaration.name}({sums}* c, unsigned long long
 
 
 def _orders(declaration: IntrinsicDeclaration) -> tuple[str, str]:
-    """The storage orders of factors A and B ("rows" or "columns"), parsed from the declaration's name."""
+    """The storage orders of factors A and B ("rows" or "columns"). The name of the declaration contains them."""
     a, b = declaration.name.removesuffix(SWIZZLED).split("_")[-2:]
     return a, b
 
@@ -219,8 +219,8 @@ def _hold(kernel: KernelEmitter, uses: Sequence[Intrinsic]) -> None:
 
 def _matrix(kernel: KernelEmitter, use: Intrinsic, region: Region, *, along_depth: bool) -> str:
     """The C++ text of the descriptor of a wgmma factor, operand `region` of `use`, that is stored as core matrices (8
-    contiguous lines of 16 bytes each). `along_depth`: the lines run along the depth. Raises LoweringError for factors
-    that are stored otherwise.
+    contiguous lines of 16 bytes each). `along_depth`: whether the lines run along the depth. Raises LoweringError for a
+    factor in another layout.
     """
     form = kernel.values.offset(region.buffer, region.starts)
     storage = kernel.values.storages[region.buffer.name]
@@ -243,8 +243,8 @@ def _matrix(kernel: KernelEmitter, use: Intrinsic, region: Region, *, along_dept
 
 def _swizzled_matrix(kernel: KernelEmitter, use: Intrinsic, region: Region, *, along_depth: bool) -> str:
     """The C++ text of the descriptor of a wgmma factor, operand `region` of `use`, that is stored in swizzled rows of
-    32, 64 or 128 bytes. `along_depth`: whether these rows run along the depth. Raises LoweringError for factors that
-    are stored otherwise.
+    32, 64 or 128 bytes. `along_depth`: whether these rows run along the depth. Raises LoweringError for a factor in
+    another layout.
     """
     values, storage = kernel.values, kernel.values.storages[region.buffer.name]
     size = region.buffer.dtype.bits // 8
@@ -252,8 +252,8 @@ def _swizzled_matrix(kernel: KernelEmitter, use: Intrinsic, region: Region, *, a
     lines = storage.strides[-2] == region.buffer.shape[-1]
     if storage.space != "shared" or row not in SWIZZLES or not lines:
         raise LoweringError(
-            f"`{summarize(use)}`: rows of {format_region(region)} are not {', '.join(map(str, SWIZZLES))} bytes of "
-            "shared memory"
+            f"`{summarize(use)}`: rows of {format_region(region)} ({row} bytes) must follow one another in shared "
+            f"memory and have one of the sizes {', '.join(map(str, SWIZZLES))} bytes"
         )
     # The hardware swizzles by address bits, so each group of 8 lines must begin at a multiple of its size.
     whole = (*region.starts[:-1], Const(0))
@@ -262,7 +262,7 @@ def _swizzled_matrix(kernel: KernelEmitter, use: Intrinsic, region: Region, *, a
     if any(n * size % step for form, step in steps for n in (form.constant, *form.terms.values())):
         raise LoweringError(
             f"`{summarize(use)}`: {format_region(region)} does not provably begin at a multiple of 8 rows of {row} "
-            "bytes"
+            "bytes; read at a multiple of 8 rows"
         )
     leading = 16 if along_depth else storage.strides[-3] * size
     mode = swizzle_mode(row)

@@ -1,5 +1,5 @@
-"""GPUs and other devices of any maker whose own platform compiles kernels from OpenCL C or WGSL: the limits of their
-work-groups, and the target options that set these limits.
+"""Targets for GPUs and other devices of any maker, whose own platform compiles kernels from OpenCL C or WGSL. This
+module has the limits of a device's work-groups, and the target options that set these limits.
 
 A work-group is a block of threads, and its memory is shared memory. Kernels depend on no other properties, so code runs
 on every device with these limits or larger ones.
@@ -18,7 +18,9 @@ from ..cuda.machine import GpuTarget
 
 THREADS, LOCAL_BYTES = "-threads", "-local-bytes"
 LEAST_THREADS, _MOST_THREADS = 256, 1 << 16
-"""Threads of a work-group: the least number that templates schedule for, and the largest that a target may have."""
+"""Numbers of threads of a work-group: the least number for which templates schedule, and the largest number that a
+target may have.
+"""
 
 
 class OpenClTargetError(UserError):
@@ -80,8 +82,9 @@ class WorkGroupTarget(GpuTarget):
 
 
 def small_gpu(limits: Limits) -> dict[str, Any]:
-    """Values for the fields of a `GpuTarget`. The limits on threads and local memory are `limits`; the other values are
-    typical of a small GPU, and are used in estimates only.
+    """Values for fields of a `GpuTarget`, by field: all except `arch` and the number of threads of a work-group. The
+    memory of a work-group is that of `limits`. A multiprocessor has 4 times the threads and twice the memory of a
+    work-group. The other values are typical of a small GPU, and are used in estimates only.
     """
     return {
         "multiprocessors": 16,
@@ -98,20 +101,24 @@ def small_gpu(limits: Limits) -> dict[str, Any]:
 
 
 def device_limits(threads: int, local_bytes: int) -> Limits:
-    """The limits to generate code for on a device whose work-groups have at most `threads` threads and `local_bytes`
-    bytes of memory: the device's own limits, but at least 256 and at most 1,024 threads, and at most 48 KiB.
+    """The limits for which code is generated for a device. The device's own limits are `threads` threads and
+    `local_bytes` bytes of memory of a work-group. The result has these limits, but at least 256 and at most 1,024
+    threads, and at most 48 KiB of memory.
     """
     return Limits(threads=max(LEAST_THREADS, min(threads, 1024)), local_bytes=min(local_bytes, 48 * KIB))
 
 
 def parse_limits(text: str, kind: str, default: Limits) -> Limits:
-    """The limits in `text`, which begins with `kind`; `default` where `text` gives none.
+    """The limits that `text` gives. `text` begins with `kind`. A limit that `text` does not give is taken from
+    `default`.
 
     Raises OpenClTargetError, which names the wrong part and the legal ones.
     """
     words = text.split()
     if not words or words[0] != kind:
-        raise OpenClTargetError(f'target "{text}" does not begin with "{kind}"')
+        raise OpenClTargetError(
+            f'target "{text}" does not begin with "{kind}"; write "{kind}", or "{kind} {THREADS}=N"'
+        )
     given: dict[str, int] = {}
     for word in words[1:]:
         option, _, value = word.partition("=")

@@ -32,8 +32,8 @@ VECTORS = {
 
 
 def vector_opcode(config: Config, name: str) -> int | None:
-    """The ALU opcode of the element-wise intrinsic `name`, such as "vector_max", also of a custom instruction; None if
-    there is no such intrinsic. Built-in operations that the machine lacks have an opcode too.
+    """The ALU opcode of the element-wise intrinsic `name`, such as "vector_max"; None if there is no such intrinsic.
+    The intrinsic may be a custom instruction, or a built-in operation that the machine lacks.
     """
     if name in VECTORS:
         return int(VECTORS[name])
@@ -46,16 +46,16 @@ def vector_name(operation: str) -> str:
 
 
 def operator(opcode: AluOpcode) -> Callable[[Expr, Expr], Expr]:
-    """A function of two int32 expressions that returns the loop IR expression of the ALU operation `opcode` on them;
-    `opcode` must be a value of VECTORS (else KeyError).
+    """A function that takes two int32 expressions, and returns the loop IR expression of the ALU operation `opcode` on
+    the two. Raises KeyError unless `opcode` is a value of VECTORS.
     """
     return _OPERATORS[opcode]
 
 
 def vector_operators(config: Config) -> dict[str, Callable[[Expr, Expr], Expr]]:
-    """Maps the name (such as "MAX") of each ALU operation that the machine has and the loop IR can express to a
-    function, which takes two int32 expressions and returns the expression of the operation's result. Includes the
-    machine's custom instructions that have an `expression`.
+    """Maps the name of each ALU operation (such as "MAX") to a function. The function takes two int32 expressions and
+    returns the expression of the operation's result. The map has the operations that the machine has and that the loop
+    IR can express, and the machine's custom instructions with an `expression`.
     """
     built_in = {
         code.name: _OPERATORS[AluOpcode(code.value)] for code in alu_codes(config) if code.value in _OPERATORS
@@ -67,7 +67,8 @@ def vector_operators(config: Config) -> dict[str, Callable[[Expr, Expr], Expr]]:
 
 def vector(config: Config, operation: str, immediate: int | None = None) -> IntrinsicDeclaration:
     """The intrinsic of the ALU operation named `operation` on one accumulator vector: acc = operation(acc, src), where
-    acc and src are int32[batch, block_out]. If `immediate` (int16) is given, it replaces src, which is then no operand.
+    acc and src are int32[batch, block_out]. If `immediate` (int16) is given, it takes the place of src, and the
+    intrinsic has no operand src.
 
     A use of the intrinsic needs the attributes `vector_attributes(immediate)`. Raises ConfigError for an operation that
     the machine or the loop IR lacks.

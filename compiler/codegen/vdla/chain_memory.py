@@ -1,5 +1,5 @@
-"""The chain memory: on-chip memory that keeps a layer's output for the next layer. This module gives the address ranges
-that stores to it write, and emits the stores of the pads around a tensor in it.
+"""The chain memory is on-chip memory that keeps a layer's output for the next layer. This module gives the address
+ranges that stores write in the chain memory, and emits the stores of the pads around a tensor there.
 """
 
 from __future__ import annotations
@@ -20,8 +20,9 @@ if TYPE_CHECKING:
 
 
 def chain_span(config: Config, address: Column, size: Column) -> Span:
-    """The range of input vectors that contain the `size` bytes from byte `address` on of the chain memory (on-chip
-    memory that keeps a layer's output for the next layer). Its first vector has the number `Config.chain_base`.
+    """The range of input vectors that contain bytes `address` .. `address` + `size` - 1 of the chain memory (on-chip
+    memory that keeps a layer's output for the next layer). The first vector of the chain memory has the number
+    `Config.chain_base`.
     """
     first, last = address // config.inp_bytes, -(-(address + size) // config.inp_bytes)
     return Span("inp", config.chain_base + first, config.chain_base + last)
@@ -53,12 +54,13 @@ def margin_runs(config: Config, buffer: Buffer, place: ChainBuffer) -> Iterator[
 def fill_margins(
     emitter: LayerEmitter, buffer: Buffer, place: ChainBuffer, positions: Rows, at: tuple[Column, Column]
 ) -> None:
-    """Adds the stores that write the pads around the tensor `buffer` at `place` in the chain memory (on-chip memory
-    between layers). The pad stores are spread evenly after the stores at `positions` (numbers of iterations in program
-    order). A pad store writes the pad value because its low and high clamping limits both equal this value.
+    """Adds the stores that write the pads around the tensor `buffer`, which is at `place` in the chain memory (on-chip
+    memory between layers). The pad stores follow the stores at `positions` (numbers of iterations in program order),
+    and are spread evenly over them. Both clamping limits of a pad store equal the pad value, so the store writes this
+    value.
 
-    `at`: (accumulator, parameter entry) that the store at each of `positions` reads. The pad stores after it read the
-    same accumulator and entry, so that they wait for no other data.
+    `at`: the (accumulator, parameter entry) that the store at each of `positions` reads. The following pad stores read
+    the same accumulator and entry, so that they wait for no other data.
     """
     runs = list(margin_runs(emitter.config, buffer, place))
     parts = min(len(runs), len(positions))

@@ -63,9 +63,9 @@ def where(condition: Any, then: Column, otherwise: Column) -> Column:
 def counted_loops(
     counts: Sequence[Column], steps: Mapping[str, Sequence[Column]]
 ) -> tuple[dict[str, Column], dict[str, Column]]:
-    """The fields of an instruction that counts at most two loops, which run `counts` times, outermost first. `steps`:
-    for each operand the steps of its address along the loops. Also returns, for each operand, the distance from its
-    first to its last address.
+    """Returns the fields of an instruction that counts at most two loops, and the distance from the first to the last
+    address of each operand. `counts`: iterations of the loops, outermost first. `steps`: for each operand, the steps of
+    its address along the loops.
     """
     free = 2 - len(counts)
     fields: dict[str, Column] = dict(zip(("iter_out", "iter_in"), [1] * free + [*counts], strict=True))
@@ -159,7 +159,7 @@ def evaluator(expr: Expr) -> Evaluator:
 class Iterations:
     """Many loop iterations, one in each row: the values of the loop variables by name, and the iteration's `position`.
 
-    Positions increase (some numbers are unused) in program order over all statements of a layer. Sorting by position
+    Positions increase in program order over all statements of a layer; some numbers are unused. Sorting by position
     brings the instructions of different statements into program order.
     """
 
@@ -216,8 +216,8 @@ class Access:
 
     In a scratchpad, addresses are element numbers, and the first dimension selects the copy of the buffer (double
     buffering). In DRAM, addresses count elements from the buffer's address. A stride is a product of the buffer's
-    sizes; `least` (innermost first) has sizes that replace smaller ones, as for a buffer with only some rows of a
-    weight tile. `slots`: for each kernel the first element of each copy. A buffer without slots begins at element
+    sizes. Sizes below those in `least` (innermost first) count as the size in `least`: a buffer may have only some rows
+    of a weight tile. `slots`: for each kernel the first element of each copy. A buffer without slots begins at element
     `begin`. The last `element_dimensions` dimensions are one element.
     """
 
@@ -263,7 +263,7 @@ class Access:
         return first if isinstance(first, np.ndarray) else int(first)
 
     def offset(self, environment: Environment) -> Column:
-        """For each iteration, number of elements from the start of the buffer or double buffer's copy to the region."""
+        """For each iteration, the number of elements from the start of the buffer (or of its copy) to the region."""
         total: Column = self._least
         for name, factor in self._variables.items():
             total = total + environment[name] * factor
@@ -278,7 +278,7 @@ class Access:
         return self._variables.get(loop, 0)
 
     def step(self, environment: Environment, loop: str | None) -> Column:
-        """Number of elements by which the access moves in one iteration of `loop`, a column; 0 if `loop` is None."""
+        """Number of elements by which the access moves in one iteration of `loop` (a column); 0 if `loop` is None."""
         if loop is None:
             return 0
         if (slope := self.slope(loop)) is not None:

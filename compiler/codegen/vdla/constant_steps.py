@@ -36,9 +36,9 @@ class Addresses(Protocol):
 def with_constant_steps(
     chain: Chain, accesses: Sequence[Access], around: Iterations
 ) -> tuple[Chain, Iterations]:
-    """Moves outer loops of `chain` to the iterations `around`, as few as possible, until each address in `accesses`
-    moves by constant steps along each loop of the chain. A fused loop `i` with indices i // 3 and i % 3 is an example
-    of a loop that may have other steps. Steps may differ between iterations of `around`.
+    """Moves outer loops of `chain` to the iterations `around` until each address in `accesses` moves by constant steps
+    along each loop of the chain; moves as few loops as possible. A fused loop `i` with indices i // 3 and i % 3 is an
+    example of a loop whose steps are not constant. Steps may differ between iterations of `around`.
     """
     while not all(
         _is_constant(access, chain, i, around) for access in accesses for i in range(len(chain.loops))
@@ -50,8 +50,8 @@ def with_constant_steps(
 
 
 def _is_constant(access: Access, chain: Chain, i: int, around: Iterations) -> bool:
-    """Whether the steps of the address `access` along loop number `i` (0: outermost) of `chain` are equal in all
-    iterations of the chain's loops, for each iteration of `around` by itself.
+    """Whether the address `access` moves by one constant step along loop number `i` (0: outermost) of `chain`. The step
+    must be equal in all iterations of the chain's loops, but may differ between iterations of `around`.
     """
     name, extent = chain.loops[i]
     if access.slope(name) is not None:
@@ -67,8 +67,9 @@ def _is_constant(access: Access, chain: Chain, i: int, around: Iterations) -> bo
 
 
 def beside(access: Addresses, chain: Chain, name: str, around: Iterations) -> Environment:
-    """The loops' values in all iterations of `around` and of the loops of `chain` that may change the steps of the
-    address `access` along the chain's loop `name`; `name` itself and loops of constant steps are at 0.
+    """The values of the loops in the iterations that determine the steps of the address `access` along the chain's loop
+    `name`. These are all iterations of `around` and of those loops of `chain` that may change the steps. The loop
+    `name` and loops of constant steps are at 0.
     """
     constant = [loop for loop in chain.names if loop == name or access.slope(loop) is not None]
     return chain.iterations(around, frozenset(constant)).values

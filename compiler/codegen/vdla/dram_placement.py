@@ -1,5 +1,5 @@
-"""Orders memory accesses for machines with a DRAM (hw/dram.md): stores weights in the order in which they are loaded,
-and separates stores from loads in time.
+"""Orders memory accesses for machines with a DRAM (hw/dram.md). Weights lie in memory in the order in which they are
+loaded, and stores are separated from loads in time.
 
 Rows: a load that reads several runs of bytes opens a row for almost each of them. Constant weights are therefore
 rearranged so that a load reads one run, and each load begins where the preceding load ended.
@@ -30,16 +30,16 @@ from .link import Image, LoweredLayer, alignment_of
 from .machine import DRAM, Batch, Span
 
 START = 96
-"""Cycles of the bus in the last part of a load, for which the next store does not wait: the store unit's pipeline fills
-a burst in the meantime. Of 30, 48, 70, 96 and 128, 96 takes the fewest cycles for MobileNet-v1 on DDR3-800.
+"""Number of bus cycles that the last part of a load takes. The next store does not wait for this part: meanwhile the
+store unit's pipeline fills a burst. With 96, MobileNet-v1 on DDR3-800 takes fewer cycles than with 30, 48, 70 or 128.
 """
 
 
 @dataclass(slots=True)
 class DramImage(Image):
     """The memory image of a program for a machine with a DRAM. `apart`: numbers of the layers whose stores are
-    separated in time from loads. `tail`: number of input vectors at the end of a load that the bus transfers in START
-    cycles.
+    separated in time from loads. `tail`: number of input vectors in the last part of a load, which the bus transfers in
+    START cycles.
     """
 
     apart: frozenset[int] = frozenset()
@@ -76,7 +76,7 @@ def order_weights(emission: Emission, segments: Sequence[Segment]) -> list[tuple
 
     Returns (byte address, order) for each of `segments` whose weights must be rearranged: tile k of the segment is the
     tile that had the number order[k] before. A segment keeps its order if two different loads have a tile in common.
-    On a machine that multiplies a tile in several parts (extension `fold`), all segments do.
+    All segments keep their order on a machine that multiplies a tile in several parts (extension `fold`).
     """
     tile, found = emission.config.wgt_bytes, []
     loads = [(number, batch) for number, batch in enumerate(emission.batches) if batch.name == "LOAD.WGT"]
@@ -133,9 +133,9 @@ def _tiles(boxes: NDArray[np.int64], sizes: NDArray[np.int64]) -> NDArray[np.int
 
 
 def keep_apart(emission: Emission, layers: Collection[int], tail: int) -> None:
-    """Separates the stores of the layers numbered `layers` from the loads of these layers, in `emission`. Moves the
-    stores of a tile behind the loads that follow them. Also lets these loads and stores access a fictitious piece of
-    DRAM, so that tokens order them.
+    """In `emission`, separates the stores of the layers numbered `layers` from the loads of these layers. The stores of
+    a tile move behind the loads that followed them. These loads and stores also access a fictitious piece of DRAM, so
+    that tokens order them.
 
     A store takes some time before it sends its first burst. So the last `tail` input vectors in front of a store become
     a separate load, for which the store does not wait.
@@ -162,9 +162,9 @@ def _loads(batch: Batch) -> bool:
 
 
 def _cut_tails(emission: Emission, layers: Collection[int], tail: int) -> set[Batch]:
-    """Cuts off the end of each LOAD.INP in `layers`, except if the next instruction is a load too: the last `tail`
-    vectors, or more if only whole rows can be cut off, become a separate load. A load stays whole if it has too few
-    vectors, or if it would have to be cut within a row and pad rows follow. Returns the batches of the separate loads.
+    """Cuts off the end of each LOAD.INP in `layers` that is not followed by another load. The last `tail` vectors
+    become a separate load, or more vectors if only whole rows can be cut off. A load stays whole if it has too few
+    vectors, or if the cut would be within a row and pad rows follow. Returns the batches of the separate loads.
     """
     loading = np.zeros(emission.count + 1, bool)
     for batch in emission.batches:
@@ -202,8 +202,8 @@ def _cut_tails(emission: Emission, layers: Collection[int], tail: int) -> set[Ba
 
 
 _BOX = ("sram_base", "dram_base", "y_size", "x_size", "x_stride", "y_pad_0", "y_pad_1", "x_pad_0", "x_pad_1")
-"""Fields of a load that describe the box of DRAM elements that the load reads, and the pads around the box: addresses,
-rows, columns, distance of rows, and pad rows above, below, left and right.
+"""Fields of a load that describe the box of DRAM elements that the load reads, and the pads around the box: two
+addresses, numbers of rows and columns, distance of the rows, and numbers of pads above, below, left and right.
 """
 
 
@@ -233,8 +233,8 @@ def cut_boxes(
     """Cuts the loads of `box` (fields _BOX) into parts. `tail`: number of vectors to be cut off at the end. `counts`:
     number of parts of each load, from `parts_of`.
 
-    Yields (number of the part, from 0; indices of the loads; fields _BOX of this part of these loads), for one part and
-    all loads that are cut in the same way at a time.
+    Each yielded item is for one part of all loads that are cut in the same way: (number of the part, from 0; indices of
+    the loads; fields _BOX of this part, for each of these loads).
     """
     rows, columns, left, none = box["y_size"], box["x_size"], box["x_pad_0"], 0 * box["y_size"]
     by_rows = columns <= tail
@@ -273,8 +273,8 @@ def cut_boxes(
 
 
 def _moved(batches: Sequence[Batch], count: int, layers: Collection[int]) -> NDArray[np.int64]:
-    """Moves loads before stores: returns the new number of each of the `count` instructions, by its old number.
-    `batches`, all instructions of the program, stay as they are.
+    """Moves loads before stores. Returns the new number of each of the `count` instructions, by its old number.
+    `batches`: all instructions of the program; they are not changed.
 
     A run is a sequence of consecutive instructions of one unit in one layer; loads of accumulators count as the load
     unit's. In `layers`, each run of the store unit changes places with a run of the load unit that directly follows it
@@ -302,9 +302,9 @@ def _moved(batches: Sequence[Batch], count: int, layers: Collection[int]) -> NDA
 
 
 def _conflicts(batches: Sequence[Batch], run: NDArray[np.int64], runs: int) -> NDArray[np.bool_]:
-    """For each run of instructions except the last: whether the run and the next run access the same memory and one of
-    them writes it. Only instructions in `batches` count. Compares the ranges from the lowest to the highest address
-    that a run accesses. `run`: the number of the run to which each instruction belongs. `runs`: how many there are.
+    """For each run of instructions except the last: whether the run and the next run access the same memory, and one of
+    the two writes it. Only instructions in `batches` count. A run counts as accessing all addresses from the lowest to
+    the highest one. `run`: for each instruction, the number of its run. `runs`: the number of runs.
     """
     low, high = np.full(runs, 1 << 62), np.full(runs, -1)
     ends: dict[tuple[str, bool], tuple[NDArray[np.int64], NDArray[np.int64]]] = {}

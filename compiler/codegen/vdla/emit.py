@@ -1,10 +1,10 @@
 """Emission: from a layer's scheduled loops to instructions.
 
-A chain of loops that ends in a hardware intrinsic or a copy is expressed by as few instructions as its fields allow
+A chain of loops that ends in a hardware intrinsic or a copy becomes as few instructions as their fields allow
 (`emit_compute`, `emit_copies`, `emit_loads`, `emit_stores`). The loops around chains are not run iteration by
 iteration: every chain is emitted once for all iterations, in columns, and the result is sorted by the iterations'
-positions in program order. Emission therefore takes a few hundred array operations for a layer, however small its
-tiles. The result has no dependence tokens (signals between units) yet.
+positions in program order. So emission of a layer takes a few hundred array operations, however small the layer's tiles
+are. The result has no dependence tokens (signals between units) yet.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ class Emission:
         self.count += 1
 
     def dram_span(self, address: Column, size: Column) -> tuple[Span, ...]:
-        """The part of `activations` in an access to `size` bytes at `address`, in granules from their start, if any."""
+        """The part of `activations` that an access to `size` bytes at `address` touches, if any, in granules."""
         low, high = self.activations
         first = (address - low) // self.granule
         last = -(-(address + size - low) // self.granule)
@@ -99,9 +99,9 @@ class Emission:
 
 @dataclass(frozen=True, slots=True)
 class Chain:
-    """A nest of loops (variable and extent of each, outermost first) with the statement `leaf` inside; few instructions
-    express the nest. `positions`: for each loop, the difference in position between two neighbouring iterations. A
-    position is the number of an iteration in program order, among all iterations of the layer.
+    """A nest of loops (variable and extent of each, outermost first) around the statement `leaf`; the nest becomes few
+    instructions. `positions`: for each loop, the difference in position between two neighbouring iterations. A position
+    is the number of an iteration in program order, among all iterations of the layer.
     """
 
     loops: tuple[tuple[str, Evaluator], ...]
@@ -138,10 +138,10 @@ class LayerEmitter:
     """Emits kernels that all run `program`, one after the other, into an `Emission`. `group`: number of their layer.
 
     `addresses`: for each kernel the memory locations of its parameters; the kernels differ in DRAM addresses only.
-    `weights`: the parts of weight tiles that contain weights, on a machine that multiplies a tile in several parts
-    (extension `fold`). An output tensor in the chain memory (on-chip memory between layers) gets its pads after the
-    layer's first store, unless the pads are there already. `ahead`: tensors that the next layer writes to the chain
-    memory; their pads are stored between this layer's stores.
+    `weights`: on a machine that multiplies a tile in several parts (extension `fold`), the parts of weight tiles that
+    contain weights. Missing pads of an output tensor in the chain memory (on-chip memory between layers) are stored
+    after the layer's first store. `ahead`: tensors that the next layer writes to the chain memory; their pads are
+    stored between this layer's stores.
     """
 
     def __init__(
@@ -173,7 +173,7 @@ class LayerEmitter:
 
     def run(self, emission_cache: EmissionCache | None = None, key: Hashable | None = None) -> None:
         """Emits all kernels. `emission_cache`: cache of emitted instructions, used if `key` (program and machine) is
-        given; addresses and scratchpad slots are added to the key.
+        given. The method adds addresses and scratchpad slots to the key.
         """
         if emission_cache is None or key is None:
             found = self._write()
@@ -187,7 +187,7 @@ class LayerEmitter:
 
     def _cache_key(self) -> Hashable:
         """The key of this layer in the emission cache, apart from program and machine. It consists of scratchpad slots,
-        parameters' addresses, range and unit of the DRAM accesses to compare, used parts of weight tiles, and pads.
+        parameters' addresses, activations' range, granule, used parts of weight tiles, and pads.
         """
         return (
             tuple(sorted(self.slots.items())),
@@ -231,8 +231,8 @@ class LayerEmitter:
         writes: tuple[Span, ...] = (),
         sequence: Rows | None = None,
     ) -> None:
-        """Adds an instruction `name` at each of `positions` (numbers of iterations in program order, ascending, may
-        repeat). `reads`, `writes`: the memory that it accesses. `sequence`: number of its micro-op sequence.
+        """Adds an instruction `name` at each of `positions` (ascending numbers of iterations in program order; a number
+        may repeat). `reads`, `writes`: the memory that each accesses. `sequence`: numbers of the micro-op sequences.
         """
         self._drafts.append(Draft(name, positions, fields, reads, writes, sequence=sequence))
 
@@ -262,11 +262,11 @@ class LayerEmitter:
         return Access(region, self.slots, element_dimensions, least, start)
 
     def varying(self, name: str) -> bool:
-        """Whether the extent of loop `name` varies with the iterations of its enclosing loops."""
+        """Whether the extent of loop `name` varies with the iterations of the enclosing loops."""
         return name in self._varying
 
     def dram(self, buffer: Buffer, environment: Environment) -> Column:
-        """The DRAM byte address of a parameter: an int, or an array (by iteration) if kernels have different ones."""
+        """The DRAM byte address of a parameter: an int or, if it differs between kernels, one for each iteration."""
         found: list[int] = []
         for places in self.addresses:
             place = places[buffer.name]

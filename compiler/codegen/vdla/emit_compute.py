@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 _MAX_ITERATIONS = (1 << 14) - 1
 
 _OPERANDS: tuple[str, ...] = ("dst", "src", "wgt")
-"""The operands of an operation of the array, in names of fields: accumulator, input, weight."""
+"""Names of the operands of an array operation in names of fields: accumulator, input, weight."""
 
 _MODE = {mode.name: mode for mode in MODES}
 """The modes of the array by name; the intrinsic of a mode has the same name."""
@@ -51,13 +51,13 @@ class Plan:
 
     Each loop, given by its index, has one of three roles. `counted`: at most two data-parallel loops become loop counts
     of the instruction. `unrolled`: each iteration becomes micro-ops. `repeated`: each iteration gets an instruction of
-    its own, for example because the micro-op sequence would be too long, or because the loop's address steps differ
-    between tiles (ring buffer) or between iterations of another loop. `reducing`: names of the loops over which sums
-    run. `first`: the condition under which an operation overwrites its sum (None: always). `operands`: accumulator,
-    input, weight. `factors`: for each operand the steps of its address along the counted loops. `sweeps`: TAPS
-    operations go down the input row by row, and each also multiplies the input rows that preceding operations read; no
-    loop down the rows is counted then. `padded`: rows of padding, if each sweep can reuse the pad row that the
-    preceding sweep read last, else None. `parts`: the parts into which GEMM divides weight tiles (`fold`).
+    its own. Reasons are a micro-op sequence that would be too long, and address steps that differ between tiles (ring
+    buffer) or between iterations of another loop. `reducing`: names of the loops over which sums run. `first`: the
+    condition under which an operation overwrites its sum (None: always). `operands`: accumulator, input, weight.
+    `factors`: for each operand the steps of its address along the counted loops. `sweeps`: whether TAPS operations go
+    down the input row by row, and each also multiplies the input rows that preceding operations read. Then no loop down
+    the rows is counted. `padded`: the rows of padding if each sweep can reuse the pad row that the preceding sweep read
+    last, else None. `parts`: the parts into which GEMM divides weight tiles (`fold`).
     """
 
     operands: tuple[Addresses, ...]
@@ -235,7 +235,7 @@ def _plan(
 
 def _without(first: Expr) -> Expr:
     if isinstance(first, Var) and first == FIRST:
-        raise ValueError("a call of an intrinsic cannot use `first`, a variable of the declaration only")
+        raise ValueError("only the declaration of an intrinsic can use the variable `first`, not a call")
     return first
 
 
@@ -259,8 +259,8 @@ def _uneven(operands: tuple[Addresses, ...], chain: Chain, i: int, around: Itera
 def _factors(
     operands: tuple[Addresses, ...], chain: Chain, i: int, around: Iterations
 ) -> tuple[int, int, int] | None:
-    """Each operand's address step in loop `i` of a chain, with the other loops of the chain at 0 and in the first
-    iteration of `around`; None if one is negative or varies.
+    """The step of each operand's address along loop `i` of a chain, in the first iteration of `around` and with the
+    chain's other loops at 0. None if a step is negative or varies.
     """
     name, extent = chain.loops[i]
     zero = {loop: item(value, 0) for loop, value in around.fixed(chain.names).values.items()}
@@ -280,9 +280,9 @@ def _factors(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Sequences:
-    """The micro-op sequence of each iteration of the repeated loops (loops that instructions neither count nor unroll):
-    its `number` in the layer, its `length`, and the number of `overwriting` micro-ops at its beginning (micro-ops that
-    start a sum).
+    """The micro-op sequence of each iteration of the repeated loops (loops that instructions neither count nor unroll).
+    `number`: number of the sequence in the layer. `length`: number of micro-ops. `overwriting`: number of micro-ops
+    that start a sum; these come first.
 
     `reach`: for each operand the largest index in the sequence.
     """
@@ -302,7 +302,8 @@ def _sequences(
     inner: Iterations,
 ) -> _Sequences:
     """The micro-op sequence of each iteration in `inner`. `names`: the chain's loops. `inside`: row of a weight tile
-    where the iteration's weights begin. Equal row, `extents` of unrolled loops and (with `fold`) tile: one sequence.
+    where the iteration's weights begin. Iterations share a sequence if their row, `extents` and (with `fold`) tile are
+    equal.
     """
     tile = () if plan.parts is None else plan.parts.tile(inner.values)
     groups = group_rows([*extents, inside, *tile], len(inner))

@@ -84,8 +84,9 @@ class _Box:
 
 
 def emit_copy(emitter: LayerEmitter, chain: Chain, leaf: Copy, around: Iterations) -> None:
-    """Emits a copy from DRAM to a scratchpad as two-dimensional, padded loads. `LOADS` has the kind of load for each
-    scratchpad. With `fold`, a weight tile is several elements. Raises EmissionError if `LOADS` has no such load.
+    """Emits a copy from DRAM to a scratchpad as two-dimensional, padded loads. `LOADS` has the kinds of loads. With
+    `fold`, a weight tile is several elements. Raises EmissionError if no kind loads this element type to this
+    scratchpad.
     """
     scope = leaf.destination.buffer.scope
     tiles = emitter.config.tile_parts if scope == "wgt" else 1
@@ -120,8 +121,8 @@ def emit_copy(emitter: LayerEmitter, chain: Chain, leaf: Copy, around: Iteration
     if (kind := LOADS.get((scope, leaf.source.buffer.dtype))) is None:
         tensor, known = leaf.source.buffer, " or ".join(dtype for memory, dtype in LOADS if memory == scope)
         raise EmissionError(
-            f"{emitter.program.name}: {leaf.name} copies {tensor.name}, {tensor.dtype}, to {scope}; the accelerator "
-            f"loads {known} there"
+            f"{emitter.program.name}: {leaf.name} copies {tensor.name} of type {tensor.dtype} to {scope}, where the "
+            f"accelerator loads {known} only"
         )
     if scope in ("inp", "acc") and any(padded):
         value = int(leaf.pad.value) if isinstance(leaf.pad, Const) else 0
@@ -162,8 +163,9 @@ def _columns(table: Sequence[_Transfer], place: np.ndarray) -> dict[str, Column]
 
 
 def _axes(box: _Box, row: int, to: tuple[int, ...], origin: tuple[int, ...]) -> list[_Axis] | None:
-    """The dimensions of copy number `row` in `box`, without unpadded ones of length 1; None if the copy is empty. `to`:
-    strides in the scratchpad. `origin`: strides in DRAM. Raises ValueError if sizes in scratchpad and DRAM differ."""
+    """The dimensions of copy number `row` in `box`, except unpadded dimensions of size 1. None if the copy is empty.
+    `to`: strides in the scratchpad. `origin`: strides in DRAM. Raises ValueError if sizes in the two memories differ.
+    """
     extents = [item(extent, row) for extent in box.to]
     if any(extent <= 0 for extent in extents):
         return None
@@ -188,7 +190,7 @@ def _axes(box: _Box, row: int, to: tuple[int, ...], origin: tuple[int, ...]) -> 
 
 
 def _merge(axes: list[_Axis]) -> list[_Axis]:
-    """The axes, where neighbouring axes become one if they are contiguous in scratchpad and DRAM and have no pads."""
+    """The axes, with neighbours merged into one axis if they have no pads and are contiguous in both memories."""
     merged: list[_Axis] = []
     for axis in axes:
         if merged:
@@ -230,7 +232,7 @@ def _transfers(axes: list[_Axis]) -> list[_Transfer]:
 
 
 def pads(rows: int, width: int, target: int = 0, origin: int = 0) -> list[_Transfer]:
-    """Loads that only write pads, to `rows` rows of `width` elements from `target` on; `origin` is not read."""
+    """Loads that only write pads: `rows` rows of `width` elements from `target` on. `origin` is not read."""
     transfers: list[_Transfer] = []
     while rows > 0:
         count = min(rows, 2 * _MAX_PAD)
@@ -261,7 +263,7 @@ def _load(y: _Axis, x: _Axis, target: int = 0, origin: int = 0) -> list[_Transfe
 
 
 def _load_with_wide_pads(y: _Axis, x: _Axis) -> list[_Transfer]:
-    """Loads the rows `y` one by one. Separate loads write the pads of the columns `x` that exceed one load's limit."""
+    """Loads the rows `y` one by one. Separate loads write the pads of the columns `x` beyond the limit of a load."""
     left, right = min(x.before, _MAX_PAD), min(x.after, _MAX_PAD)
     before, after = x.before - left, x.after - right
     row = _Axis(left + x.data + right, 1, 1, left, right)

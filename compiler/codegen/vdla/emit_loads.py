@@ -1,4 +1,4 @@
-"""Emission of two kinds of loads other than plain copies of boxes: patches of an image, and accumulators filled with a
+"""Emission of two special kinds of loads: loads of patches of an image, and loads that fill accumulators with a
 constant.
 """
 
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 
 
 def emit_fill(emitter: LayerEmitter, chain: Chain, leaf: Assign, around: Iterations) -> None:
-    """Emits instructions that fill accumulators with the constant that `leaf` assigns. The instructions are loads that
-    read no data and write pads only. The two innermost loops of `chain` run over the elements of a vector. All
-    iterations of the loop around these two become one load if their vectors are contiguous.
+    """Emits loads that fill accumulators with the constant that `leaf` assigns. The loads read no data; they only write
+    pads. The two innermost loops of `chain` run over the elements of a vector. All iterations of the loop around these
+    two become one load if their vectors are contiguous.
     """
     if leaf.buffer.scope != "acc" or not isinstance(leaf.value, Const):
-        raise ValueError(f"{leaf.name}: only constants can be assigned, and only to accumulators")
+        raise ValueError(f"{leaf.name}: an assignment must write a constant to the accumulators (acc)")
     region = Region(buffer=leaf.buffer, starts=leaf.indices, extents=(Const(1),) * len(leaf.indices))
     access = emitter.access(region)
     chain, around = chain.of_constant_steps([access], around)

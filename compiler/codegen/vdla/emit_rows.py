@@ -1,5 +1,5 @@
-"""Emission of softmax and normalizations. A tile of rows becomes ROWS instructions, then one STORE.POST for as many
-blocks of channels as fit the parameter table.
+"""Emission of softmax and normalizations. A tile of rows becomes ROWS instructions, followed by STORE.POST
+instructions. Each STORE.POST takes as many blocks of channels as fit the parameter table.
 """
 
 from __future__ import annotations

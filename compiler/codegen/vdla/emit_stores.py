@@ -87,9 +87,9 @@ def _dimensions(loops: list[_Dimension]) -> list[_Dimension]:
 
 
 def _columns_and_rows(dimensions: list[_Dimension], parameters: int) -> tuple[_Dimension, _Dimension]:
-    """Chooses the dimensions that become the columns and the rows of a store. Columns must be contiguous in DRAM; the
-    longest other dimension with steps below 2**16 in DRAM becomes the rows. In both, the parameter entry may move by at
-    most 1 in an iteration. `parameters`: index, in `_Dimension.steps`, of the step of the parameter entry.
+    """Chooses the dimensions that become the columns and the rows of a store. Columns must be contiguous in DRAM. The
+    longest other dimension with steps below 2**16 in DRAM becomes the rows. Along both, the parameter entry moves by 0
+    or 1. `parameters`: index, in `_Dimension.steps`, of the step of the parameter entry.
     """
     able = [item for item in dimensions if item.steps[parameters] in (0, 1)]
     columns = next((item for item in reversed(able) if item.steps[0] == 1), _NONE)
@@ -104,7 +104,7 @@ def _emit_stores(
     operands: tuple[Access, list[Access], Access, Access | None],
     dimensions: tuple[_Dimension, _Dimension],
 ) -> None:
-    """Emits a STORE.POST for each iteration in `inner`. `dimensions`: its rows, columns. `operands`: of `_operands`."""
+    """Emits a STORE.POST for each iteration in `inner`. `dimensions`: rows, columns. `operands`: from `_operands`."""
     attributes = {name: int(value) for name, value in leaf.attributes}
     out, accumulators, parameters, operand = operands
     accumulator, at = accumulators[0], inner.values
@@ -184,8 +184,9 @@ def _emit_stores(
 
 
 def _operand_shape(dimensions: tuple[_Dimension, _Dimension], stride: int, place: int) -> dict[str, int]:
-    """Fields of register OPERAND if the second operand's strides differ from the output's; else empty. `stride`:
-    distance of the output's rows in vectors. `place`: index of the second operand's step in `_Dimension.steps`.
+    """The fields of register OPERAND if the strides of the second operand and of the output differ; else empty.
+    `stride`: distance of the output's rows in vectors. `place`: index of the second operand's step in
+    `_Dimension.steps`.
     """
     lines, columns = dimensions
     down, along = (item.steps[place] if item.names else 0 for item in dimensions)
@@ -193,9 +194,7 @@ def _operand_shape(dimensions: tuple[_Dimension, _Dimension], stride: int, place
     if lies_alike:
         return {}
     if columns.names and along not in (0, 1):
-        raise ValueError(
-            "the second operands of a stored row must be adjacent in memory, or the same one for all positions"
-        )
+        raise ValueError(f"the second operand of a store must have stride 0 or 1 along its rows, not {along}")
     return {"own_stride": 1, "stride": down, "repeat": int(bool(columns.names) and along == 0)}
 
 
@@ -256,8 +255,8 @@ def _set_stages(emitter: LayerEmitter, inner: Iterations, attributes: dict[str, 
 
 
 def _window(accumulator: Access, inner: Iterations) -> tuple[Column, Column]:
-    """The numbers of rows and columns of a pooling window; (1, 1) without a window. They are the two extents of the
-    accumulator operand that precede the extents of an element.
+    """The numbers of rows and columns of a pooling window; (1, 1) without a window. The last two extents of the operand
+    `accumulator` are these numbers.
     """
     if len(accumulator.extents) < 2:
         return 1, 1

@@ -51,9 +51,9 @@ def emit_vector(emitter: LayerEmitter, chain: Chain, leaf: Intrinsic, around: It
 def emit_sequence(emitter: LayerEmitter, chain: Chain, leaf: Intrinsic, around: Iterations) -> None:
     """Emits the sequence of ALU instructions of a user's intrinsic, as `emit_vector` emits one instruction.
 
-    An instruction that counts loops finishes all their iterations before the next instruction of the sequence begins.
-    Therefore each counted loop must move the vector that the sequence overwrites, and no loop is counted if the
-    sequence also reads other vectors of the same buffer.
+    An instruction that counts loops finishes all iterations of these loops before the next instruction of the sequence
+    begins. So each counted loop must move the vector that the sequence overwrites. If the sequence also reads other
+    vectors of the same buffer, no loop is counted.
     """
     operations = parse_sequence(leaf.declaration, emitter.config)
     accesses = [emitter.access(operand) for operand in leaf.operands]
@@ -80,7 +80,8 @@ def _emit(
     the first operand. An instruction counts the `counted` innermost loops of `chain` itself, and is repeated for each
     iteration of the other loops.
 
-    One micro-op holds the addresses of both ALU operands, relative to register BASE, which holds the lower address.
+    One micro-op holds the addresses of both ALU operands, relative to register BASE. Register BASE holds the lower
+    address.
     """
     inner = chain.iterations(around, frozenset(chain.names[len(chain.names) - counted :]))
     loops = chain.loops[len(chain.loops) - counted :]
@@ -125,7 +126,7 @@ def _emit(
 
 
 def _first(around: Iterations, names: list[str]) -> Environment:
-    """Loop variables' values in the first iteration of `around`, with the loops `names` at 0."""
+    """The values of the loop variables in the first iteration of `around`. The loops `names` are at 0."""
     return {name: item(value, 0) if len(around) else 0 for name, value in around.fixed(names).values.items()}
 
 

@@ -1,8 +1,8 @@
-"""Weights for arrays that fold (extension `fold`): the value of register FOLD, and the parts of weight tiles that
-contain weights, not only padding.
+"""Weights for arrays that fold (extension `fold`): the value of register FOLD, and the parts of weight tiles that do
+not consist of padding only.
 
-Programs have whole tiles, [block_out][block_in]. A machine that folds multiplies a tile in `Config.tile_parts` steps;
-each step covers some of the tile's inputs for some of its lanes (isa/README.md), a part of the tile. Register FOLD
+Programs have whole tiles, [block_out][block_in]. A machine that folds multiplies a tile in `Config.tile_parts` steps.
+Each step multiplies one part of the tile: some of the inputs, for some of the lanes (isa/README.md). Register FOLD
 selects the shape of the parts. Each kernel gets the shape for which the fewest parts contain weights. Operations on
 parts without weights are left out.
 """
@@ -37,16 +37,17 @@ WEIGHTS = "W"
 """The name of the program parameter with a kernel's weights."""
 
 _OF_PRODUCTS = frozenset({pack_weight, pack_spread_weight, pack_patch_weight})
-"""Packing functions of weights that GEMM multiplies. Constants with other packing functions are depthwise weights
-(which have a row for each lane), or not weights at all.
+"""Packing functions of weights that GEMM multiplies. Constants with other packing functions are depthwise weights, or
+not weights at all.
 """
 
 
 def fold_tiles(config: Config, tiles: NDArray[np.int8], shape: int) -> NDArray[np.int8]:
-    """Rearranges whole tiles [..., block_out, block_in] to the machine's [..., tile_parts, columns, block_in], for
-    value `shape` of register FOLD.
+    """Rearranges whole tiles [..., block_out, block_in] to the machine's [..., tile_parts, columns, block_in], for a
+    GEMM whose rows work in 2 ** `shape` groups (`shape` is the value of register FOLD). Each group has block_in >>
+    `shape` rows, which multiply the same inputs as the other groups' rows, and lanes of its own.
 
-    With shape 0 the memory layout is that of whole tiles.
+    With shape 0 there is one group, and the memory layout is that of whole tiles.
     """
     groups, lanes, inputs = 1 << shape, config.tile_parts >> shape, config.block_in >> shape
     split = tiles.reshape(-1, lanes, groups, config.columns, groups, inputs)
@@ -57,8 +58,8 @@ def fold_tiles(config: Config, tiles: NDArray[np.int8], shape: int) -> NDArray[n
 
 @lru_cache(maxsize=64)
 def _folded(form: Form, shape: int) -> Form:
-    """A packing function that calls `form` and rearranges the resulting tiles for `shape` (`fold_tiles`). Equal
-    arguments give the same function object, because `Constant.same` compares packing functions by identity.
+    """A packing function that calls `form` and rearranges the resulting tiles for `shape` (`fold_tiles`).
+    `Constant.same` compares packing functions by identity, so equal arguments give the same function object.
     """
 
     def pack(config: Config, *arrays: np.ndarray) -> np.ndarray:
@@ -112,8 +113,8 @@ def _fewest_parts(
     config: Config, form: Form, weights: tuple[int, ...], more: tuple[tuple[int, ...], ...]
 ) -> FoldedWeights:
     """Packs weights of shape `weights` by `form`, and chooses the folding for which the fewest parts of tiles contain
-    weights. Weights of value 0 count and padding of tiles does not, so the choice does not depend on the weights'
-    values. `more`: the other arguments of `form`, as nested tuples.
+    weights. A weight of value 0 counts as a weight; padding of tiles does not. So the choice does not depend on the
+    weights' values. `more`: the other arguments of `form`, as nested tuples.
     """
     there = form(config, np.ones(weights, np.int8), *(np.array(item) for item in more))
     shapes = range(config.tile_parts.bit_length())
@@ -161,10 +162,9 @@ class PartsOfTiles:
         """Finds the parts of tiles that `leaf`, a GEMM of `program` inside the loops `around`, must multiply.
         `weights`: the folding of the kernel's weights (None: shape 0, all parts).
 
-        All parts are multiplied if the GEMM's tiles are not the kernel's weights, or if the loops `around` do not
-        determine the tile that a GEMM multiplies. The same is true if the weights have a zero point, because stored
-        zeros then contribute to the sum. Raises ValueError if the GEMM's buffer holds the kernel's weights and also
-        other arrays.
+        All parts must be multiplied in three cases: the GEMM's tiles are not the kernel's weights, the loops `around`
+        do not determine the multiplied tile, or the weights have a zero point (stored zeros then contribute to the
+        sum). Raises ValueError if the GEMM's buffer holds both the kernel's weights and other arrays.
         """
         region = leaf.operands[2]
         loads = [
@@ -200,8 +200,8 @@ class PartsOfTiles:
         self.named = frozenset().union(*(free_vars(region.starts[1 + d]) for d in uneven))
 
     def tile(self, environment: Environment) -> tuple[Column, ...]:
-        """Index of the multiplied tile in the weights: a column (a value for each iteration) for each dimension. The
-        tuple is empty if all parts of all tiles are multiplied.
+        """Index of the multiplied tile in the array of weight tiles. The tuple has a column (one value for each
+        iteration) for each dimension; it is empty if all parts of all tiles are multiplied.
         """
         return tuple([start(environment) for start in self._place])
 
@@ -212,8 +212,8 @@ class PartsOfTiles:
         tiles. Returns the new micro-ops in the form of `indices`, and for each of them whether it starts sums.
 
         `indices`: the given micro-ops as three arrays (accumulator, input, weight tile). `starting`: whether each given
-        micro-op starts sums. In this case the first part of the inputs overwrites the sums, and the other parts are
-        added to them. `environment`: values of the loop variables.
+        micro-op starts sums. If a micro-op does, the operations on the first part of the inputs overwrite the sums, and
+        the operations on the other parts add to the sums. `environment`: values of the loop variables.
         """
         kept = self._kept(environment, starting)
         dst, src, tile = indices
@@ -222,11 +222,12 @@ class PartsOfTiles:
         return [first, second, parts[kept]], np.broadcast_to(starting[:, None], parts.shape)[kept]
 
     def _kept(self, environment: Environment, starting: NDArray[np.bool_]) -> NDArray[np.bool_]:
-        """Selects the parts of each operation's tile that the operation multiplies: bool [n, parts].
+        """Selects, for each operation, the parts of its tile that it multiplies: bool [n, parts].
 
-        An operation in `starting` must overwrite the sums of all lanes, even of lanes without weights in its tile. So
-        it also multiplies the first part of the inputs for every group of lanes that has weights in any tile of the
-        same block of filters. If no operation has a part to multiply, the first operation multiplies part 0.
+        An operation in `starting` must overwrite the sums of all lanes, even of lanes that have no weights in the
+        operation's tile. So the operation also multiplies the first part of the inputs, for every group of lanes that
+        has weights in any tile of the same block of filters. If no operation has a part to multiply, the first
+        operation multiplies part 0.
         """
         count = len(starting)
         if self._used is None:

@@ -1,5 +1,5 @@
-"""The accelerator's operations as loop IR bodies, which tensorization matches and the interpreter runs: GEMM and
-STORE.POST. `window_intrinsics.py` and `alu_intrinsics.py` have the other operations.
+"""GEMM and STORE.POST as loop IR bodies, which tensorization matches and the interpreter runs. The accelerator's other
+operations are in `window_intrinsics.py` and `alu_intrinsics.py`.
 """
 
 from __future__ import annotations
@@ -94,8 +94,8 @@ def post(
 def post_attributes(post: Post, pool: PoolOperator = "max") -> tuple[tuple[str, int], ...]:
     """The attributes of a STORE.POST intrinsic for `post` and `pool`, for emission; float32 values are given as bits.
 
-    Raises ValueError if requantization and a combination other than an addition need different zero points: the
-    hardware has one register for both.
+    The hardware has one zero point register for requantization and combinations other than additions. Raises ValueError
+    if both are used and need different zero points.
     """
     attributes = {
         "zero_point": post.zero_point,
@@ -110,7 +110,7 @@ def post_attributes(post: Post, pool: PoolOperator = "max") -> tuple[tuple[str, 
         if post.table:
             attributes["table_zero_point"] = combination.zero_point_self
         elif combination.kind != "add" and combination.zero_point_self != post.zero_point:
-            raise ValueError("the combination's first operand must have the zero point of `post` (stage A)")
+            raise ValueError(f"first operand of {combination.kind}: its zero point must be {post.zero_point}")
         attributes |= {
             "combine": 1,
             "operand": int(combination.has_operand),

@@ -47,8 +47,8 @@ def alignment_of(config: Config) -> int:
 @dataclass(frozen=True, slots=True, eq=False)
 class LoweredKernel:
     """A scheduled, lowered kernel. `tensors` and `constants` bind its parameters, by parameter name. `offsets`: bytes
-    from the start of a parameter's tensor to the parameter. `key`: kernels with equal keys have programs that differ
-    only in names; None: no other kernel is known to be equal.
+    from the start of a parameter's tensor to the parameter. `key`: programs of kernels with equal keys differ only in
+    names (None: no other kernel is known to be equal).
     """
 
     kernel: Kernel
@@ -89,8 +89,7 @@ class Linked:
 
 @dataclass(slots=True)
 class Image:
-    """The DRAM image under construction. Segments begin at multiples of `alignment`; equal constants share a
-    segment."""
+    """A DRAM image under construction. Segments are aligned to `alignment`; equal constants share a segment."""
 
     alignment: int
     segments: list[Segment] = field(default_factory=list)
@@ -111,7 +110,7 @@ class Image:
         return address
 
     def constant(self, name: str, constant: Constant, size: int) -> int:
-        """The address of a constant of `size` bytes, added to the image as `name` unless an equal one is there."""
+        """The address of a constant of `size` bytes. Adds it to the image as `name` unless an equal one is there."""
         alike = self._known.setdefault(size, [])
         for address, known in alike:
             if constant.same(known):
@@ -140,7 +139,7 @@ class Image:
         return emission
 
     def finish(self, emission: Emission, group: int, *, data: bool = True) -> np.ndarray:
-        """Completes a program, with FINISH in layer `group`, and returns the memory image, uint8.
+        """Completes a program by FINISH, which belongs to layer `group`, and returns the memory image, uint8.
 
         Without `data` the image has zeros in place of constants.
         """
@@ -305,7 +304,7 @@ class _Placed:
 
 def _place_tensors(config: Config, tensors: Tensors, image: Image, *, as_weights: bool) -> _Placed:
     """Assigns DRAM addresses; returns them and the byte range that stores write. Inputs, outputs and constants have
-    segments; tensors neither `inside` others nor `chained` (in on-chip memory between layers) share a planned arena.
+    segments of their own. All others share an arena, except tensors `inside` another tensor or `chained` (on the chip).
 
     `as_weights`: some tensors are read as weight tiles, so that they begin at multiples of a tile's size.
     """

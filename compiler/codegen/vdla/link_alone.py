@@ -1,5 +1,5 @@
-"""Links a single kernel to a program, in order to time it. A candidate of the tuner needs neither the rest of the
-network nor values of constants.
+"""Links a single kernel to a program, so that the tuner can time the kernel. Timing needs neither the rest of the
+network nor the values of constants.
 """
 
 from __future__ import annotations

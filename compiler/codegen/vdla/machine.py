@@ -21,7 +21,7 @@ from .columns import Column, Rows
 
 DRAM = "dram"
 """Name of DRAM as a memory whose accesses are recorded in spans (ranges that an instruction reads or writes). Only
-activations in DRAM have spans: constants are never written, so reads of them need no order.
+activations in DRAM have spans. Constants are never written, so their reads need no order.
 """
 
 

@@ -41,8 +41,8 @@ def padded_outputs(program: Program, places: Mapping[str, object]) -> Iterator[P
 def pads_ahead(
     graph: Graph, layers: Sequence[LoweredLayer], chained: Mapping[str, ChainBuffer]
 ) -> list[tuple[Padded, ...]]:
-    """For each layer, the outputs of the next layer whose pads the layer may write early: outputs in the chain memory
-    (on-chip memory between layers) whose location is already free while the layer runs.
+    """For each layer, the outputs of the next layer whose pads may be written early, while the layer runs. These
+    outputs are in the chain memory (on-chip memory between layers), at a location that is already free.
 
     Layers are the graph's nodes. `chained`: location of each tensor in the chain memory, by name. A layer cannot write
     pads early if its last kernel has no STORE.POST; its tuple is then empty. If the chain memory contains anything

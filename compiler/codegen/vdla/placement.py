@@ -102,7 +102,8 @@ class Scratchpads:
     @staticmethod
     def _rotate(depth: int, sizes: list[int], first: int) -> list[int]:
         """Places blocks of `sizes` elements without overlap in a memory of `depth` elements; returns their first
-        elements. Blocks follow each other from `first` on, then from 0 on (all from 0 on if one would reach `first`).
+        elements. Blocks follow each other from `first` on, then from 0 on. If one would reach `first`, all follow from
+        0 on.
         """
         starts: list[int] = []
         position, wrapped = first, False
@@ -140,7 +141,7 @@ class MicroOpMemory:
         self._known: dict[bytes, Sequence] = {}
 
     def place(self, words: np.ndarray) -> Sequence | None:
-        """The place of sequence `words` in the current page; adds a new sequence. None if it does not fit."""
+        """The place of sequence `words` in the current page, to which it is added if new. None if it does not fit."""
         key = words.tobytes()
         found = self._known.get(key)
         if found is not None:
@@ -166,19 +167,21 @@ class MicroOpMemory:
 
 
 class StoreTables:
-    """Which DRAM entry the program so far put into each entry of the store unit's tables (parameters, look-up)."""
+    """The DRAM entry that the program so far has loaded into each entry of the store unit's two tables."""
 
     NAMES = ("LOAD.PAR", "LOAD.TABLE")
     """The instructions that fill the tables, with constants only."""
     FIELDS = ("sram_base", "dram_base", "y_size", "x_size", "x_stride")
-    """Fields of these instructions that say what is loaded, and to which entries."""
+    """Fields of these instructions that give the loaded data and the entries."""
 
     def __init__(self, config: Config) -> None:
         depths = zip(self.NAMES, (config.par_depth, config.table_depth), strict=True)
         self._entries = {name: np.full(depth, -1, np.int64) for name, depth in depths}
 
     def load(self, name: str, fields: Mapping[str, NDArray[np.int64]]) -> NDArray[np.bool_]:
-        """Whether each load `name` (columns `fields`), in program order, changes the table. Records the contents."""
+        """For each load `name` (columns `fields`), in program order: whether it changes the table. Records the
+        contents.
+        """
         entries, kept = self._entries[name], np.ones(len(fields["x_size"]), np.bool_)
         columns = (fields[field].tolist() for field in self.FIELDS)
         for number, (first, origin, rows, width, stride) in enumerate(zip(*columns, strict=True)):
@@ -197,7 +200,7 @@ class ChainPads:
 
     def write(self, place: ChainBuffer, buffer: Buffer) -> bool:
         """Whether the chain memory (on-chip memory between layers) already contains the pads of tensor `buffer` at
-        `place`, because a tensor of the same shape was stored there before.
+        `place`: an earlier tensor of the same shape may have left them there.
 
         Records the tensor's pads as written, and pads of overlapping tensors as overwritten.
         """
@@ -219,7 +222,7 @@ class RegisterFile:
         self._values: dict[str, int] = {}
 
     def write(self, name: str, values: NDArray[np.uint64]) -> NDArray[np.bool_]:
-        """Returns for each write of `values` to register `name`, in program order, whether it changes the register."""
+        """For each write of `values` to register `name`, in program order: whether it changes the register."""
         before = np.empty_like(values)
         before[:1] = self._values.get(name, 0)
         before[1:] = values[:-1]

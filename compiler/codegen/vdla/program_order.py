@@ -1,7 +1,8 @@
 """Puts a layer's instructions in program order: drafts (instructions without numbers) get their numbers in the program.
 A CONFIG or a load of a table that would change nothing is left out.
 
-A cache keeps drafts for kernels at equal addresses on machines that differ only in fields that kernels do not read."""
+A cache keeps drafts for kernels at equal addresses, also for machines that differ only in timing.
+"""
 
 from __future__ import annotations
 
@@ -51,7 +52,7 @@ def put_in_order(
     """Appends a layer's drafts (instructions without numbers) to a program, in order of position. Inserts a load of a
     micro-op page wherever the sequences exceed the current page.
 
-    `sequences`: the micro-op words of each sequence; `group`, `layer`: number of the layer, and its name for errors.
+    `sequences`: the micro-op words of each sequence. `group`: number of the layer. `layer`: its name, for errors.
     """
     if not drafts:
         return
@@ -101,8 +102,8 @@ def put_in_order(
 def _changes(
     emission: Emission, drafts: Sequence[Draft], places: Sequence[Rows]
 ) -> Iterator[tuple[Rows, NDArray[np.bool_]]]:
-    """For each register and each table of the store unit: the places in program order of the instructions that write
-    it; for each of them, whether it changes the contents. `places`: for each draft the places of its instructions.
+    """For each register, and each table of the store unit: the places (in program order) of the instructions that write
+    it, and whether each of them changes the contents. `places`: for each draft, the places of its instructions.
     """
     writers: dict[str, list[tuple[Draft, Rows]]] = {}
     for draft, mine in zip(drafts, places, strict=True):
@@ -189,7 +190,7 @@ class Drafts:
 
 
 class EmissionCache:
-    """LRU cache of at most `most` draft instructions, by kernel, operand addresses and configuration fields."""
+    """LRU cache of at most `most` draft instructions. The key has kernel, operand addresses and configuration."""
 
     def __init__(self, most: int = 400_000) -> None:
         self._most = most

@@ -33,8 +33,8 @@ def parse_sequence(declaration: IntrinsicDeclaration, config: Config) -> tuple[V
     """The instructions of an intrinsic on the machine `config`: a line for each, "OPERATION TARGET, RIGHT".
 
     OPERATION is the name of an ALU operation of the machine, TARGET the name of the intrinsic's first operand, RIGHT
-    the name of an operand or an integer within the operation's immediates. Raises UserError for operands other than
-    accumulator vectors, for an intrinsic without a sequence, and for the first line that does not have this form.
+    the name of an operand or an integer that the operation accepts as an immediate. Raises UserError if an operand is
+    not an accumulator vector, if the intrinsic has no sequence, and for the first line that does not have this form.
     """
     where, target = f"intrinsic {declaration.name}", declaration.parameters[0].name
     vector = (config.batch, config.block_out)

@@ -62,8 +62,8 @@ class PartedRows:
         return row - row % self._group + self._lane(environment) // self._narrow
 
     def slope(self, loop: str) -> int | None:
-        """Number of rows by which the access moves in each iteration of `loop`; None unless it is a constant number of
-        whole groups and the loop does not change the lane.
+        """Number of rows by which the access moves in each iteration of `loop`. None if the loop changes the lane, or
+        if it does not move the access by a constant number of whole groups.
         """
         slope = self._rows.slope(loop)
         return None if slope is None or slope % self._group or loop in self._lanes_of else slope
@@ -85,10 +85,10 @@ def rows_loops(data: Region, names: Sequence[str], reducing: AbstractSet[str]) -
 @dataclass(frozen=True, slots=True)
 class PaddedRows:
     """Rows of padding above and below an input plane, for sweeps over the plane's whole height. `above`, `below`:
-    numbers of pad rows; `rows`: number of all rows, padding included.
+    numbers of pad rows. `rows`: number of rows of the plane, padding included.
 
-    `row`: computes the number of the row that an operation reads. All pad rows have equal values, so the last row that
-    one sweep reads serves as the first row of the next sweep.
+    `row`: computes the number of the row that an operation reads. All pad rows have equal values, so the pad row that a
+    sweep reads last also serves as the first row of the next sweep.
     """
 
     row: Evaluator
@@ -132,8 +132,8 @@ def sweep_order(
     preceding operations. Returns the new micro-ops, and for each of them whether it starts a sum.
 
     `indices`: the given micro-ops as three arrays (accumulator, input row, group of rows of weights); the result has
-    the same form. `starting`: whether each given micro-op starts a sum. If a given micro-op does, all new micro-ops
-    with the same group of weights do.
+    the same form. `starting`: whether each given micro-op starts a sum. If it does, all new micro-ops with the same
+    group of weights start a sum.
 
     The operation that reads a window's last input row computes the sum, while the array holds the window's other rows.
     If the array does not hold them, additional operations, which compute no sum, read them first.
@@ -166,7 +166,8 @@ def _chained(
     sums: dict[int, list[int]], alike: AbstractSet[int], held: list[int]
 ) -> Iterator[tuple[int, list[int]]]:
     """Orders sums so that a sum begins with rows that the array still holds. Yields (accumulator, input rows) for each
-    sum: the rows that operations must read, which are all rows of the sum except first rows that the array holds.
+    sum. The input rows are those that operations must read: all rows of the sum, without the first rows if the array
+    still holds them.
 
     `sums`: input rows of each sum, by accumulator. `alike`: the rows that are padding, all of which count as one row,
     PAD. `held`: the rows that were read last; updated in place.

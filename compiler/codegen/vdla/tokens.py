@@ -1,8 +1,8 @@
 """Tokens order the operations of different units by their memory accesses, and by nothing else.
 
-Every read-after-write, write-after-read and write-after-write between two units becomes an edge, unless the order
-already follows from other edges (vector clocks decide). The remaining edges are, for each token queue, a strictly
-increasing sequence of (producer, consumer) pairs, so one push and one pop flag of an instruction suffice.
+Every read-after-write, write-after-read and write-after-write between two units becomes an edge, unless vector clocks
+show that the order already follows from other edges. In each token queue, producers and consumers of the edges then
+strictly increase, so one push and one pop flag of an instruction suffice.
 """
 
 from __future__ import annotations
@@ -92,8 +92,8 @@ def touches(batches: Sequence[Batch], count: int, sizes: Mapping[str, int]) -> T
 def order(touched: Touches, *, token_queue_depth: int) -> Edges:
     """The dependences that must be enforced so that every execution gives the results of program order.
 
-    If program order would ever hold more than `token_queue_depth` tokens in one queue (a possible deadlock), every edge
-    starts at the latest possible producer instead. A queue then holds one token at a time, and less latency is hidden.
+    If a queue would ever hold more than `token_queue_depth` tokens in program order (a possible deadlock), every edge
+    starts at the latest possible producer instead. Then a queue holds one token at a time, and less latency is hidden.
     """
     edges = _edges(touched, late=False)
     if _most_open(edges, len(touched.units)) > token_queue_depth:

@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 
 
 def rows_of_weights(emitter: LayerEmitter, weight: Region) -> Access:
-    """The access to depthwise weights, with addresses that count machine rows instead of weight tiles. A machine row
-    has min(block_in, block_out) weights, which are multiplied with one input vector. A row of the buffer may be several
-    machine rows.
+    """The access to depthwise weights, with addresses that count machine rows instead of weight tiles. A machine row is
+    min(block_in, block_out) weights that the array multiplies with one input vector. A row of the buffer may consist of
+    several machine rows.
     """
     config, buffer = emitter.config, weight.buffer
     parts = config.position_outputs

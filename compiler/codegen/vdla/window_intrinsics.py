@@ -14,14 +14,15 @@ from ...te.blocks import Pair
 def depthwise(
     config: Config, scope: str = "inp", positions: int = 1, zero_points: Pair = (0, 0)
 ) -> IntrinsicDeclaration:
-    """The intrinsic of a depthwise product: for each lane, acc += the sum of inp * wgt over `positions` neighbouring
-    positions (pixels) of a window; "=" in place of "+=" where FIRST is true. The instruction is DEPTHWISE for one
+    """The intrinsic of a depthwise product. For each lane, acc += sum of inp * wgt over `positions` neighbouring
+    positions (pixels) of a window. Where FIRST is true, the sum overwrites acc. The instruction is DEPTHWISE for one
     position, and TAPS for several.
 
     Let B, ci and co be batch, block_in and block_out. The operands are acc: int32[B, co], inp: int8[positions, B, co]
     and wgt: int8[positions, co]; for a single position, inp and wgt have no position dimension. If co = r * ci with r >
     1, the lanes of one position take r input vectors and r rows of weights: inp is int8[positions * r, B, ci], and wgt
-    is int8[positions * r, ci]. If co is a divisor of ci, inp and wgt have only co of the ci lanes of a vector.
+    is int8[positions * r, ci]. If co is less than ci and divides ci, inp and wgt have only co of the ci lanes of a
+    vector.
 
     `scope`: memory of inp, the input scratchpad or the chain memory (on-chip memory between layers). `zero_points`:
     values to subtract from inp and from wgt; if they are not 0, the intrinsic needs `intrinsics.gemm_attributes`.

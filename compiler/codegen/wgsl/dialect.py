@@ -5,11 +5,11 @@ WGSL has no pointer arithmetic, so kernels index arrays that are declared outsid
 
 - int8, uint8 and bool are four to a word. A store to memory that threads share replaces one byte of the word by two
   atomic operations, so that threads may write to other bytes of the word at the same time.
-- int64 is two words in device memory, of which kernels compute with the low one: values beyond 32 bits wrap.
+- int64 is two words in device memory. Kernels compute with the low word only: values beyond 32 bits wrap.
 
-An array need not begin where its binding (the range of a buffer that a kernel sees) begins, because some devices allow
-bindings only at multiples of 256 bytes, while arrays of networks begin at multiples of 64. The constant `{name}_at_` of
-the pipeline is the number of the word at which the array begins in its binding.
+A binding is the range of a buffer that a kernel sees. An array may begin inside its binding: some devices allow
+bindings only at multiples of 256 bytes, while arrays of networks begin at multiples of 64 bytes. The pipeline's
+constant `{name}_at_` is the number of the word in the binding at which the array begins.
 """
 
 from __future__ import annotations
@@ -71,9 +71,9 @@ class WgslDialect(Dialect):
         return value
 
     def operated(self, op: str, precedence: int, a: Text, b: Text) -> Text:
-        """The text `a op b`, with the parentheses that WGSL requires around comparisons inside comparisons, || inside
-        &&, and && inside ||. For x + 0.0, 0.0 + x and 0.0 - x it is a call of `positive_zero`, because compilers may
-        give zero the wrong sign. `precedence`: the precedence of `op`.
+        """The text `a op b`. WGSL requires parentheses around a comparison inside a comparison, || inside &&, and &&
+        inside ||. For x + 0.0, 0.0 + x and 0.0 - x, the text is a call of `positive_zero`, because compilers may give a
+        zero result the wrong sign. `precedence`: the precedence of `op`.
         """
         if precedence in (RELATION, EQUALITY):
             return Text(f"{a.within(SUM)} {op} {b.within(SUM)}", precedence)
@@ -239,8 +239,8 @@ def _long(storage: Storage) -> bool:
 
 
 def _inside(storage: Storage, at: str) -> str:
-    """The index `at`, or "0" if `at` is a number outside of the buffer: compilers refuse the number even where the
-    element is not read.
+    """The index `at`; "0" if `at` is a number outside of the buffer, because compilers refuse such a number even if the
+    element is never read.
     """
     if re.fullmatch(r"-?\d+", at) and not 0 <= int(at) < storage.elements:
         return "0"
@@ -248,8 +248,8 @@ def _inside(storage: Storage, at: str) -> str:
 
 
 def _at(storage: Storage, at: str) -> str:
-    """For the element with index `at` of a buffer: its index in the array that stores the buffer, or the index of the
-    word that contains the element.
+    """The index, in the array that stores a buffer, of the buffer's element `at`. If elements are packed into words,
+    the index of the word that contains the element.
     """
     plain = at if _PLAIN.fullmatch(at) else f"({at})"
     if _packed(storage):

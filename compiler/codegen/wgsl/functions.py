@@ -1,10 +1,10 @@
 """Functions of WGSL texts, by name. A source contains the functions that its kernels mention.
 
-WGSL has no erf. Its other functions may have errors that are visible in networks' results: 2**-11 for sin and cos; for
-acos the error of a quotient and a square root; asin of the Mesa drivers is wrong by 4,000 units in the last place. So
-kernels compute these functions by polynomials of Cephes (S. Moshier, https://www.netlib.org/cephes, single precision),
-and erf by a quotient of polynomials from Eigen. Comparisons of WGSL may treat NaN as a number, so kernels recognize NaN
-by its bits.
+WGSL has no erf. Some of its other functions may have errors that are visible in networks' results. sin and cos may have
+errors of 2**-11. acos may have the errors of a quotient and a square root. asin of the Mesa drivers is wrong by 4,000
+units in the last place. So kernels compute these functions by polynomials of Cephes (S. Moshier,
+https://www.netlib.org/cephes, single precision), and erf by a quotient of polynomials from Eigen. Comparisons of WGSL
+may treat NaN as a number, so kernels recognize NaN by its bits.
 """
 
 from __future__ import annotations

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 def _unary(
     name: str, operator: str, formula: str, *constants: float, **attributes: Any
 ) -> Callable[[Tensor], Tensor]:
-    """Makes the function `name` with the docstring `formula`. The function records one node of the ONNX operator
-    `operator`, which has `attributes` and whose inputs are x and then the scalars `constants`.
+    """Returns a new function with the name `name` and the docstring `formula`. The function records one node of the
+    ONNX operator `operator`, which has `attributes` and whose inputs are x and then the scalars `constants`.
     """
 
     def function(x: Tensor) -> Tensor:
@@ -83,13 +83,15 @@ def linear(x: Tensor, weight: Parameter, bias: Parameter | None = None) -> Tenso
 
 
 def embedding(indices: Tensor, weight: Parameter) -> Tensor:
-    """Looks up rows of `weight` [rows, width] by `indices` (int32 or int64 [...]): float32 [..., width]."""
+    """Selects the rows of `weight` [rows, width] at `indices`, int32 or int64 [...]. The result is float32 [...,
+    width].
+    """
     return record("Gather", weight, indices)
 
 
 def max_pool2d(x: Tensor, kernel_size: Pair, stride: Pair | None = None, padding: Pair = 0) -> Tensor:
-    """Largest element of each window of x, [batch, channels, rows, columns]. `padding`: rows and columns added at both
-    ends, which are never the largest. `stride` is by default `kernel_size`.
+    """The largest element of each window of x, [batch, channels, rows, columns]. `padding`: number of rows and columns
+    that are added at both ends; added elements are never the largest. `stride` is by default `kernel_size`.
     """
     places = window(2, kernel_size, stride, padding)
     need_room(x, places)
@@ -97,8 +99,8 @@ def max_pool2d(x: Tensor, kernel_size: Pair, stride: Pair | None = None, padding
 
 
 def avg_pool2d(x: Tensor, kernel_size: Pair, stride: Pair | None = None, padding: Pair = 0) -> Tensor:
-    """Mean of each window of x, [batch, channels, rows, columns], including the zeros of `padding` rows and columns at
-    both ends; `stride` is by default `kernel_size`.
+    """The mean of each window of x, [batch, channels, rows, columns]. `padding`: number of rows and columns of zeros
+    that are added at both ends; the means include these zeros. `stride` is by default `kernel_size`.
     """
     places = window(2, kernel_size, stride, padding)
     need_room(x, places)

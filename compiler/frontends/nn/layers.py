@@ -62,7 +62,7 @@ class Conv2d(Module):
         self.weight, self.bias = uniform(shape, bound), uniform((out_channels,), bound) if bias else None
 
     def forward(self, x: Tensor) -> Tensor:
-        """Maps x [batch, in_channels, rows, columns], for Conv1d without rows, to [batch, out_channels, ...]."""
+        """Maps x [batch, in_channels, rows, columns] to [batch, out_channels, ...]. In a Conv1d, x has no rows."""
         need_size(x, 1, self.in_channels, "in_channels")
         if self.operator == "Conv":
             need_room(x, self.attributes)
@@ -103,7 +103,7 @@ class BatchNorm(Module):
     """
 
     ranks: tuple[int, ...] = ()
-    """The numbers of dimensions that x may have; () for all numbers."""
+    """The numbers of dimensions that x may have; () allows every number."""
 
     def __init__(
         self, num_features: int, eps: float = 1e-5, momentum: float | None = 0.1, affine: bool = True
@@ -158,8 +158,8 @@ class GroupNorm(Module):
 
 
 class LayerNorm(Module):
-    """Normalization over the last dimensions of x. `normalized_shape`: the sizes of these dimensions, which are also
-    the shape of weight and bias.
+    """Normalization over the last dimensions of x. `normalized_shape`: the sizes of these dimensions; weight and bias
+    have this shape, too.
     """
 
     def __init__(self, normalized_shape: int | tuple[int, ...], eps: float = 1e-5, bias: bool = True) -> None:
@@ -168,7 +168,9 @@ class LayerNorm(Module):
         self.eps, self.weight, self.bias = eps, Parameter(np.ones(shape)), Parameter(shape) if bias else None
 
     def axes(self, x: Tensor) -> range:
-        """The last axes of x, as many as weight has. Raises NetworkError unless their sizes are those of weight."""
+        """The last axes of x, as many as weight has axes. Raises NetworkError unless these axes of x have the sizes of
+        weight.
+        """
         axes = range(-len(self.weight.shape), 0)
         for axis in axes:
             need_size(x, axis, self.weight.shape[axis], "normalized_shape")
@@ -182,7 +184,7 @@ class LayerNorm(Module):
 
 class RMSNorm(LayerNorm):
     """Division by the root of the mean square over the last dimensions of x. `normalized_shape`: the sizes of these
-    dimensions, which are also the shape of weight. `eps` is by default the machine epsilon of float32.
+    dimensions; weight has this shape, too. `eps` is by default the machine epsilon of float32.
     """
 
     def __init__(self, normalized_shape: int | tuple[int, ...], eps: float = 2.0**-23) -> None:

@@ -42,8 +42,8 @@ class Module:
         raise NetworkError("defines no forward(self, x); define it")
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """The result of `forward`. The nodes that it records get this module's path. Raises NetworkError without a
-        tensor among the arguments.
+        """The result of `forward`. Nodes that are recorded meanwhile get this module's path. Raises NetworkError if
+        there is no tensor among the arguments.
         """
         for tensor in _tensors((args, kwargs)):
             with tensor.recorder.inside(self):
@@ -75,8 +75,8 @@ class Module:
     def state_dict(self, seed: int = 0) -> dict[str, np.ndarray]:
         """All parameters by name, as `export` writes them with this seed.
 
-        A parameter without a value gets one from random numbers that depend on the seed and the parameter's name alone,
-        with the distributions that PyTorch documents for its layers.
+        A parameter without a value gets random values. They depend on the seed and the parameter's name alone, and have
+        the distributions that PyTorch documents for its layers.
         """
         values: dict[int, np.ndarray] = {}
         for name, parameter in self.named_parameters():
@@ -110,12 +110,12 @@ class Module:
             own[name].value = array
 
     def export(self, spec: Mapping[str, Mapping[str, Spec]], *, seed: int = 0) -> onnx.ModelProto:
-        """The network as an ONNX model of opset 20, which `vdla.compile`, `vdla.quantize` and `onnx.save` take.
+        """The network as an ONNX model of opset 20, for `vdla.compile`, `vdla.quantize` and `onnx.save`.
 
         `spec` names the method to record and the shape and type of each of its arguments: {"forward": {"x":
-        nn.spec.Tensor((1, 784), "float32")}}. Inputs of the model have the names of the arguments; outputs are called
-        "output", or "output0", "output1" ... for a tuple, or have the keys of a dictionary. Parameters without values
-        are drawn with `seed`, as `state_dict` does. Raises NetworkError.
+        nn.spec.Tensor((1, 784), "float32")}}. Inputs of the model have the names of the arguments. A single output is
+        called "output"; the outputs of a tuple are called "output0", "output1" ...; the outputs of a dictionary have
+        its keys as names. Parameters without values are drawn with `seed`, as `state_dict` does. Raises NetworkError.
         """
         kind, state = type(self).__name__, self.state_dict(seed)
         need(len(spec) == 1, f"{kind}: spec", spec, "one method with its arguments: {'forward': {...}}")
@@ -175,9 +175,9 @@ def _tensors(value: Any) -> list[Tensor]:
 
 
 def _float32(name: str, value: Any) -> np.ndarray:
-    """An array of numbers, or a tensor of PyTorch's on any device, as a float32 array.
+    """Converts an array of numbers, or a tensor of PyTorch on any device, to a float32 array.
 
-    Raises NetworkError for other values, and calls the value `name`.
+    Raises NetworkError for other values; the message calls the value `name`.
     """
     for method in ("detach", "cpu", "float", "numpy"):
         value = getattr(value, method)() if hasattr(value, method) else value

@@ -52,10 +52,11 @@ class _Recurrent(Module):
                 setattr(self, f"{name}_l{layer}{ending}", parameter)
 
     def _run(self, x: Tensor, states: Sequence[Tensor], **attributes: Any) -> tuple[Tensor, list[Tensor]]:
-        """Runs all layers on x, the input of `forward`. Returns the outputs of the last layer, and each state after the
-        last step, [layers * directions, batch, hidden_size].
+        """Runs all layers on x, the input of `forward`. Returns the outputs of the last layer, and a list of states
+        after the last step, each [layers * directions, batch, hidden_size].
 
-        `states`: the first states, of the same shape, or empty. `attributes`: further attributes of the ONNX operator.
+        `states`: the initial states, of the same shape; empty for zeros. `attributes`: further attributes of the ONNX
+        operator.
         """
         need(x.ndim == 3, "the input", x, "three dimensions: sequence, batch and features")
         need_size(x, 2, self.input_size, "input_size")
@@ -81,9 +82,9 @@ class _Recurrent(Module):
         return x.transpose(0, 1) if self.batch_first else x, final
 
     def _constant(self, x: Tensor, layer: int, kinds: Sequence[str]) -> Tensor:
-        """Parameters of a layer as one input of the ONNX node, [directions, gates * hidden_size, ...], with gates in
-        ONNX's order. `kinds`: the names of the parameters without the layer; several are joined along axis 1. `x`: any
-        recorded tensor.
+        """Adds parameters of a layer as one input of the ONNX node, [directions, gates * hidden_size, ...], with gates
+        in ONNX's order. `kinds`: the names of the parameters without the layer's ending; several parameters are joined
+        along axis 1. `x`: any recorded tensor.
         """
 
         def joined(*arrays: np.ndarray) -> np.ndarray:
@@ -104,8 +105,8 @@ class LSTM(_Recurrent):
     def forward(
         self, x: Tensor, state: tuple[Tensor, Tensor] | None = None
     ) -> tuple[Tensor, tuple[Tensor, Tensor]]:
-        """Returns (outputs of the last layer, (hidden state, cell state) after the last step), with the shapes of
-        PyTorch's LSTM. `state`: the first (hidden state, cell state); None: zeros.
+        """Returns the outputs of the last layer, and the pair (hidden state, cell state) after the last step. Shapes
+        are those of PyTorch's LSTM. `state`: the initial pair (hidden state, cell state); None for zeros.
         """
         y, (hidden, cell) = self._run(x, state or ())
         return y, (hidden, cell)
@@ -118,8 +119,8 @@ class GRU(_Recurrent):
     order = (1, 0, 2)  # PyTorch: reset, update, new. ONNX: update, reset, hidden.
 
     def forward(self, x: Tensor, state: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        """Returns (outputs of the last layer, hidden state after the last step), with the shapes of PyTorch's GRU.
-        `state`: the first hidden state; None: zeros.
+        """Returns the outputs of the last layer, and the hidden state after the last step. Shapes are those of
+        PyTorch's GRU. `state`: the initial hidden state; None for zeros.
         """
         y, (hidden,) = self._run(x, () if state is None else (state,), linear_before_reset=1)
         return y, hidden

@@ -45,7 +45,9 @@ class Tensor:
 
 
 def need(fits: object, name: str, value: object, wanted: str) -> None:
-    """Raises NetworkError "NAME is VALUE; give WANTED" unless `fits` is true. A long value is shortened."""
+    """Raises NetworkError if `fits` is false. The message is "NAME is VALUE; give WANTED" with `name`, `value` and
+    `wanted`; a long value is shortened.
+    """
     if not fits:
         raise NetworkError(f"{name} is {shorten(repr(value), 200)}; give {wanted}")
 
@@ -72,7 +74,7 @@ def integers(name: str, value: Any, dims: int | None = None, least: int = 1) -> 
 
 
 def check_arguments(module: object, **given: object) -> None:
-    """Raises NetworkError unless each argument in `given` is a positive integer; an argument "eps" must be a finite
+    """Raises NetworkError unless each argument in `given` is a positive integer. An argument "eps" must be a finite
     number instead. The message begins with the class of `module`.
     """
     for name, value in given.items():
@@ -98,8 +100,8 @@ def window(
 
 
 def need_room(x: Any, window: dict[str, Any]) -> None:
-    """Raises NetworkError if `window`, ONNX's attributes, is larger than x [batch, channels, ...] with the pads. A
-    symbol as a size of x is large enough.
+    """Raises NetworkError if a window is larger than x [batch, channels, ...] with the pads. `window`: ONNX's
+    attributes of the window. If a size of x is a symbol, it counts as large enough.
     """
     kernel, pads, dilations = (window[name] for name in ("kernel_shape", "pads", "dilations"))
     for size, extent, pad, step in zip(x.shape[2:], kernel, pads, dilations, strict=False):
@@ -108,8 +110,10 @@ def need_room(x: Any, window: dict[str, Any]) -> None:
 
 
 def need_size(x: Any, axis: int, needed: Size, name: str) -> None:
-    """Raises NetworkError unless x has `needed` elements along `axis`; `name` is the argument that sets the number."""
+    """Raises NetworkError unless x has `needed` elements along `axis`; the message names the argument `name`, which
+    requires this number.
+    """
     if not -x.ndim <= axis < x.ndim or x.shape[axis] != needed:
         raise NetworkError(
-            f"the input is {x}, but dimension {axis} must be {needed}, {name}; change one of them"
+            f"the input is {x}, but its dimension {axis} must be {needed} ({name}); change one of them"
         )

@@ -39,18 +39,20 @@ def _table(text: str) -> dict[str, str]:
 _OPERATORS = _table("""add=Add subtract=Sub multiply=Mul divide=Div matmul=MatMul power=Pow negative=Neg absolute=Abs
 greater=Greater less=Less greater_equal=GreaterOrEqual less_equal=LessOrEqual equal=Equal not_equal=Equal
 bitwise_and=And bitwise_or=Or invert=Not""")
-"""The ONNX operator for each numpy function that Python's operators call (`x + y` calls "add")."""
+"""The ONNX operator for each numpy function that a Python operator calls (`x + y` calls "add")."""
 _OTHER_NAMES = _table("""view=reshape view_as=reshape size=shape T=transpose(0,1) mT=transpose(-1,-2)
 swapaxes=transpose chunk=split dim=ndim to=cast("float32") type=cast("float32") astype=cast("float32")
 float=cast("float32") half=cast("float16") long=cast("int64") int=cast("int32") bool=cast("bool")
 contiguous= detach= clone= cpu= cuda= requires_grad= requires_grad_=""")
-"""Replacements that messages name for attributes which only PyTorch's tensors have; "" for one to leave out."""
+"""For attributes that only PyTorch's tensors have, the replacements that error messages suggest. "" means: leave it
+out.
+"""
 _END = 2**63 - 1
 """End of a slice that reaches to the end of its dimension."""
 
 
 class MissingNameError(NetworkError, AttributeError):
-    """Raised for an attribute that tensors do not have; `hasattr` is False, as for other objects."""
+    """Raised for an attribute that tensors do not have. As an AttributeError it makes `hasattr` return False."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,8 +82,8 @@ class Tensor(NDArrayOperatorsMixin):
         __eq__ = __ne__ = _operator  # type: ignore[assignment]
 
     def __array_ufunc__(self, function: np.ufunc, method: str, *inputs: Operand, **named: Any) -> Tensor:
-        """Records the node of a Python operator, also of `x += y`. `function`: numpy's function for the operator ("add"
-        for +). Raises NetworkError for other functions, and for another `method` than "__call__".
+        """Records the node of a Python operator, such as `x + y` or `x += y`. `function`: numpy's function for the
+        operator ("add" for +). Raises NetworkError for other functions, and if `method` is not "__call__".
         """
         in_place = named.pop("out", inputs)[0] is inputs[0]
         if function.__name__ not in _OPERATORS or method != "__call__" or named or not in_place:
@@ -237,12 +239,13 @@ class Tensor(NDArrayOperatorsMixin):
 
 
 def _spread(items: Sequence[Any]) -> tuple[Any, ...]:
-    """The items as a tuple; if the only item is a tuple or list, its elements."""
+    """The items as a tuple. If the only item is a tuple or list, the elements of this item."""
     return tuple(items[0]) if len(items) == 1 and isinstance(items[0], tuple | list) else tuple(items)
 
 
 def record(operator: str, *inputs: Operand | None, label: str = "", **attributes: Any) -> Tensor:
-    """The first output of a new node of the ONNX operator; `inputs` in ONNX's order, None for an input left out.
+    """Adds a node of the ONNX operator `operator`; returns its first output. `inputs` are in ONNX's order, with None
+    for an input that is left out.
 
     Numbers get the element type of the first tensor, and so do arrays of float64 if that type is a float type. `label`
     is added to the name of the node; `attributes` are the operator's. Raises NetworkError for attributes, shapes and
@@ -300,8 +303,8 @@ class Recorder:
         return found
 
     def tensor(self, name: str, shape: Sequence[Size | None], dtype: np.dtype[Any]) -> Tensor:
-        """A tensor of the graph. Each size None becomes a new symbol, "NAME.AXIS". When the network runs, the size that
-        a symbol stands for is read from the first recorded tensor with this symbol.
+        """A tensor of the graph. Each size of None becomes a new symbol, "NAME.AXIS". When the network runs, a symbol's
+        size is read from the first recorded tensor with this symbol.
         """
         sizes = tuple(f"{name}.{axis}" if size is None else size for axis, size in enumerate(shape))
         made = Tensor(self, name, sizes, dtype)
@@ -350,8 +353,8 @@ class Recorder:
         return self.shared[key]
 
     def operand(self, item: Operand | None, like: Any) -> Tensor | None:
-        """An operand of a node as a tensor; None and tensors are returned as they are. A number gets the element type
-        `like`, and so does an array of float64 if `like` is a float type.
+        """An operand of a node as a tensor; a tensor or None is returned unchanged. A number gets the element type
+        `like`. An array of float64 also gets the type `like` if that is a float type.
         """
         if item is None or isinstance(item, Tensor):
             return item
@@ -391,7 +394,8 @@ class Recorder:
         shape: Sequence[Size | None] = (),
         **attributes: Any,
     ) -> list[Tensor]:
-        """Adds a node that reads `inputs` in ONNX's order (None: left out); returns its outputs, `outputs` in number.
+        """Adds a node that reads `inputs` in ONNX's order (None: left out). Returns its outputs, whose number is
+        `outputs`.
 
         The name of the node is the path of its module, with `label` behind it. In a module that contains modules, the
         label is by default the operator in lower case. `shape`: sizes of the first output, used where ONNX's inference
@@ -435,9 +439,9 @@ class Recorder:
         """The ONNX model `name` of the recorded nodes on which `outputs` depend. It has the inputs `inputs`, also
         unread ones; its outputs have the keys of `outputs` as names.
 
-        A number is added to the name of a tensor inside the network that has the name of an output, and to the name of
-        an output that has the name of an input or a constant. An output is copied if it is an input, a constant, or
-        already another output.
+        If a tensor inside the network has the name of an output, a number is added to the tensor's name. If an output
+        has the name of an input or a constant, a number is added to the output's name. An output is copied if it is an
+        input, a constant, or already another output.
         """
         computed = {output for node in self.nodes for output in node.output}
         fixed = {*self.constants, *(tensor.name for tensor in inputs)}

@@ -1,1 +1,3 @@
-"""The importer of ONNX models: the table of operators, the walk over the nodes, and the contexts that it adds to."""
+"""The importer of ONNX models: the table of operators, the walk over a model's nodes, and the contexts, which collect
+the graph.
+"""

@@ -1,11 +1,11 @@
-"""Fits the bias of each output channel into 32-bit accumulators. If no sum of the channel overflows, the bias is
-unchanged. If requantization saturates all sums of the channel anyway, the bias is moved into range. If halving the
-weights changes a result by at most `LEAST_PART` of a quantization step, weights and bias are halved and the scale is
-doubled. Any other bias is rejected.
+"""Fits the bias of each output channel into 32-bit accumulators. A bias is unchanged if no sum of the channel
+overflows. It is moved into range if requantization saturates all sums of the channel anyway. Otherwise weights and bias
+are halved and the scale is doubled, if this changes a result by at most `LEAST_PART` of a quantization step. Any other
+bias is rejected.
 
-A sum is accumulated as acc = sum of weight x stored activation; bias' = bias - zero point x sum of weights is added.
-Engines differ in when they add bias', so acc, bias' and acc + bias' must all stay in int32. All intermediate values in
-this file are int64.
+Two numbers are added for each result: acc = sum of (weight x stored activation), and bias' = bias - zero point x (sum
+of weights). Engines differ in when they add bias', so acc, bias' and acc + bias' must all stay in int32. All
+intermediate values in this file are int64.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from ...te.post import Post
 
 LOWEST, HIGHEST = -(2**31), 2**31 - 1
 _LARGEST_BIAS = 2.0**40
-"""Bound to which real biases are clamped, in units of the accumulator's scale: larger than any 32-bit sum, so that a
-larger bias has the same effect. float64 represents the bound exactly.
+"""Real biases are clamped to this magnitude, in units of the accumulator's scale. The bound is larger than any 32-bit
+sum, so a larger bias would have the same effect. float64 represents the bound exactly.
 """
 
 LEAST_PART = 2.0**-5
@@ -29,8 +29,8 @@ LEAST_PART = 2.0**-5
 
 
 MOST_MOVED = 0.5
-"""Fraction of a result's quantization step by which rounding the bias to the accumulator's grid must not move the
-result, which is itself rounded by up to half a step: so a result is less than one step from its real value.
+"""The rounding of a bias to the accumulator's grid must move a result by less than this fraction of its quantization
+step. The result itself is rounded by up to half a step, so it is less than one step from its real value.
 """
 
 
@@ -39,7 +39,7 @@ class AccumulatorError(ScaleError):
 
 
 def average_bias(area: int, zero_point: int) -> int:
-    """The bias that corrects sums over windows of `area` int8 values for their zero point: -area * zero_point.
+    """The bias -area * zero_point, which corrects sums over windows of `area` int8 values for their zero point.
 
     Raises AccumulatorError if area * 255 exceeds int32: 255 bounds both a stored value and its distance from the zero
     point.
@@ -52,10 +52,10 @@ def average_bias(area: int, zero_point: int) -> int:
 def whole_steps(
     values: NDArray[np.float64], step: NDArray[np.float64], scale: NDArray[np.float32]
 ) -> NDArray[np.int64]:
-    """Real biases (`values`) divided by `step`, rounded half to even, clamped to 2**40 in magnitude. `scale`: how many
-    quantization steps of the result one `step` is.
+    """Divides real biases (`values`) by `step`, rounds half to even, and clamps to 2**40 in magnitude. `scale`: the
+    number of quantization steps of the result in one `step`.
 
-    Raises ScaleError on NaN, and for a bias whose rounding moves the result by `MOST_MOVED` of its steps or more.
+    Raises ScaleError on NaN, and for a bias whose rounding moves the result by `MOST_MOVED` quantization steps or more.
     """
     with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
         exact = values / step
@@ -82,11 +82,12 @@ def sums_in_range(
     """Changes the constants of a quantized product, if necessary, so that no sum of a channel leaves 32 bits.
 
     Arguments: `weight` (O, ...), `bias` (O,), `scale` (O,), the input's `zero_point`, and the requantization `stage` of
-    the sums. Returns (weights, biases minus zero point x sum of weights, scales). First, only biases are moved
-    (`moved_bias`). If this fails, channels with large biases get half of their weights and bias, and twice their scale.
-    ONNX Runtime's quantizer writes such biases: it raises the scale of small weights until the bias just fits 32 bits.
-    Halving rounds odd weights, which may change a result by `LEAST_PART` of a step at most. Raises AccumulatorError
-    where neither is possible."""
+    the sums. Returns (weights, biases, scales), where each bias is reduced by zero point x sum of weights. First, only
+    biases are moved (`moved_bias`). If this fails, weights and biases of channels with large biases are halved, and
+    their scales doubled. ONNX Runtime's quantizer writes large biases: it raises the scale of small weights until the
+    bias just fits 32 bits. Halving rounds odd weights, which may change a result by at most `LEAST_PART` of a step.
+    Raises AccumulatorError if both ways fail.
+    """
     rows = weight.reshape(len(weight), -1)
     total = rows.sum(axis=1, dtype=np.int64)
     bias, scale = np.broadcast_to(bias, total.shape), np.broadcast_to(scale, total.shape)
@@ -116,12 +117,13 @@ def moved_bias(
     stage: Post,
 ) -> NDArray[np.int32]:
     """Moves the bias of each output channel into a range in which no sum of the channel leaves 32 bits. Returns the
-    biases, int32 (O,). `wanted`, int64 (O,): the biases to move, which are `bias` minus zero point x sum of weights.
-    `rows`: int8 weights (O, products).
+    biases, int32 (O,). `wanted`, int64 (O,): the biases to move; each is the `bias` of the channel minus zero point x
+    (sum of weights). `rows`: int8 weights (O, products).
 
     A bias may be moved only if this changes no result: requantization by `scale` and `stage` must saturate all sums of
-    the channel, with the old and with the new bias. Otherwise raises AccumulatorError, whose message names the `bias`.
-    The error is also raised for a channel whose products alone may leave 32 bits."""
+    the channel, with the old and with the new bias. Otherwise raises AccumulatorError, whose message contains the
+    `bias`. The error is also raised for a channel in which the sum of the products may leave 32 bits without any bias.
+    """
     positive = np.where(rows > 0, rows, np.int8(0)).sum(axis=1, dtype=np.int64)
     negative = rows.sum(axis=1, dtype=np.int64) - positive
     most = positive * INT8_HIGH + negative * INT8_LOW

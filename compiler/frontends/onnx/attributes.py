@@ -1,7 +1,7 @@
-"""Reads nodes of a file, and provides the attributes of operators from ONNX's schemas: names, default values, and
-checks of a model's attributes.
+"""Reads the nodes of a file. ONNX's schemas give the attributes of operators and their default values, and a model's
+attributes are checked.
 
-Some attributes are flags stored as integers, and readers of models differ in the meaning of 2 or -1.
+Some attributes are flags stored as integers. Readers differ in the meaning of 2 or -1, so only 0 and 1 are accepted.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ FLAGS = frozenset(
 
 
 def check_attributes(label: str, model: onnx.ModelProto) -> None:
-    """Raises InvalidNodeError for a node, also in subgraphs, with an attribute that ONNX's schema of the operator lacks
-    in the model's opset, or with an attribute of `FLAGS` that is neither 0 nor 1. Operators without a schema may have
-    any attributes. `label` names the model in the message."""
+    """Raises InvalidNodeError for a node with an attribute that ONNX's schema of the operator does not have in the
+    model's opset, or with an attribute of `FLAGS` that is neither 0 nor 1. Nodes of subgraphs are checked, too.
+    Operators without a schema may have any attributes. `label` names the model in the message."""
     opset = opset_of(model)
     for number, proto in nodes_of(model.graph):
         names = schema_attributes(proto.op_type, proto.domain, opset)
@@ -133,7 +133,7 @@ class OnnxNode:
 def contradiction(
     label: str, node: onnx.NodeProto, number: int, problem: str, way_out: str = AGAIN
 ) -> InvalidNodeError:
-    """The error about a node of model `label` that no target can compile. `number`: the node's index in its graph."""
+    """The error for a node of the model `label` that no target can compile. `number`: the node's index in its graph."""
     return invalid_node_error(label, read_node(node, number).name, node.op_type, problem, way_out)
 
 

@@ -1,4 +1,4 @@
-"""Axes that nodes give by attributes or constant inputs, for integer and float graphs."""
+"""The axes that a node specifies by an attribute or a constant input, for integer and float graphs."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ def check_spatial(context: NodeErrors, node: OnnxNode, shape: tuple[int, ...]) -
 
 
 def reduced_axes(context: GraphContext, node: OnnxNode, shape: tuple[int, ...]) -> tuple[int, ...] | None:
-    """The axes that a node reduces, in ascending order, from an attribute or an input. If the node lists no axes, all
-    axes are reduced. With the attribute `noop_with_empty_axes` the node then reduces nothing, and None is returned.
+    """The axes that a node reduces, in ascending order, from an attribute or an input. If the node lists no axes, it
+    reduces all axes; but with the attribute `noop_with_empty_axes` it reduces nothing, and None is returned.
 
-    Raises InvalidNodeError where the input's `shape` has no such axis, NodeError for axes that are no constant.
+    Raises InvalidNodeError if the input's `shape` lacks one of the axes, NodeError for axes that are not constant.
     """
     rank = len(shape)
     given = context.array(node, 1, "axes")
@@ -57,8 +57,8 @@ def one_axis(context: NodeErrors, node: OnnxNode, shape: tuple[int, ...], defaul
 def wrapped_indices(
     context: NodeErrors, node: OnnxNode, indices: np.ndarray, shape: tuple[int, ...], axis: int
 ) -> np.ndarray:
-    """Constant `indices` along `axis` of a tensor of `shape`, as int64; negative ones, which count from the end, are
-    replaced by indices of 0 or more. Raises InvalidNodeError for indices outside of the axis.
+    """Returns constant `indices` along `axis` of a tensor of `shape` as int64. Negative indices count from the end;
+    they are replaced by indices of 0 or more. Raises InvalidNodeError for indices outside of the axis.
     """
     size = shape[axis]
     if indices.size and not -size <= indices.min() <= indices.max() < size:
@@ -88,9 +88,9 @@ def gathered_axis(
 def unit_axes(
     context: NodeErrors, node: OnnxNode, shape: tuple[int, ...], given: np.ndarray | None
 ) -> tuple[int, ...]:
-    """The shape after Squeeze or Unsqueeze of a tensor of this `shape`. `given`: the node's input with the axes; None
-    if the axes are an attribute, or left out (then Squeeze removes all axes of size 1). Raises NodeError for wrong
-    axes.
+    """The shape after Squeeze or Unsqueeze of a tensor of this `shape`. `given`: the node's input with the axes. It is
+    None if the axes are an attribute, or if the node has no axes; a Squeeze then removes all axes of size 1. Raises
+    NodeError for wrong axes.
     """
     listed = node.attributes.get("axes") if given is None else given.reshape(-1).tolist()
     squeezes = node.op_type == "Squeeze"
@@ -101,10 +101,10 @@ def unit_axes(
     rank = len(shape) if squeezes else len(shape) + len(listed)
     axes = {axis % rank for axis in listed if -rank <= axis < rank}
     if len(axes) < len(listed) or (squeezes and any(shape[axis] != 1 for axis in axes)):
-        allowed = "different axes of size 1" if squeezes else "different axes of its output"
+        allowed = "different axes of size 1 of its input" if squeezes else "different axes of its output"
         context.fail(
             node,
-            f"its axes {listed} of its input of shape {shape} must be {allowed}",
+            f"its axes {listed} must be {allowed} (the input has the shape {shape})",
             "export the model again",
         )
     if squeezes:
@@ -114,9 +114,9 @@ def unit_axes(
 
 
 def softmax_axis(context: GraphContext, node: OnnxNode, shape: tuple[int, ...]) -> tuple[int, bool]:
-    """The axis of a Softmax, LogSoftmax or Hardmax of an input of this `shape`, and whether the operator works along
-    this axis alone. Before opset 13 these operators work along all axes from `axis` on; the later axes do not count if
-    they all have length 1.
+    """Returns two facts about a Softmax, LogSoftmax or Hardmax whose input has this `shape`: its axis, and whether it
+    works along this axis alone. Before opset 13 these operators work along all axes from `axis` on; later axes of
+    length 1 make no difference.
     """
     alone = context.opset >= SOFTMAX_HAS_ONE_AXIS
     axis = one_axis(context, node, shape, -1 if alone else 1)

@@ -20,7 +20,8 @@ _FLOATS = (TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.DOUBLE, TensorPro
 
 def check_scales(label: str, model: onnx.ModelProto, weights: Mapping[int, Bytes]) -> None:
     """Raises NodeError for constant scales that are not positive, finite and normal float32 numbers, for an empty
-    scale, a wrong number of zero points, and 8-bit constants that become infinite when they are dequantized.
+    scale, and for a wrong number of zero points. Also raises it for 8-bit constants that become infinite when
+    dequantized.
 
     `label`: the file's name in messages. `weights`: bytes of the initializers stored apart from the model, by
     initializer number. Two exceptions: the scales of a constant may be negative, since ONNX Runtime writes negative
@@ -62,9 +63,9 @@ def check_scales(label: str, model: onnx.ModelProto, weights: Mapping[int, Bytes
 def _check_counts(
     label: str, node: NodeProto, number: int, scales: int, constants: Mapping[str, TensorProto]
 ) -> None:
-    """Raises NodeError if `scales`, the number of a node's scales, is 0, or if a QuantizeLinear or DequantizeLinear has
-    constant zero points whose number is neither 1 nor `scales`. For messages, `label` is the file and `number` the
-    node's index.
+    """Raises NodeError if a node has no scale (`scales`, the number of its scales, is 0). Also raises it for a
+    QuantizeLinear or DequantizeLinear whose number of constant zero points is neither 1 nor `scales`. For messages,
+    `label` is the file and `number` the node's index.
     """
     problem = None if scales else "has an empty tensor as its scale"
     if node.op_type in ("QuantizeLinear", "DequantizeLinear") and len(node.input) > 2:
@@ -81,8 +82,9 @@ def _check_counts(
 def _check_finite(
     label: str, node: NodeProto, number: int, data: np.ndarray, scale: NDArray[np.float32]
 ) -> None:
-    """Raises NodeError if `node` dequantizes 8-bit constants (`data`) whose largest magnitude times the largest `scale`
-    overflows float32. `label`: the file; `number`: the node's index, both for messages."""
+    """Raises NodeError if `node` dequantizes 8-bit constants to infinity, that is, if the largest magnitude of the
+    constants (`data`) times the largest `scale` overflows float32. For messages, `label` is the file and `number` the
+    node's index."""
     if node.op_type != "DequantizeLinear" or data.dtype not in (np.int8, np.uint8):
         return
     largest = int(np.abs(data.astype(np.int16)).max(initial=0))

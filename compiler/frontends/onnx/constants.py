@@ -61,13 +61,13 @@ def check_text(context: NodeErrors, node: OnnxNode) -> None:
 def reference_is_mistaken(node: OnnxNode, opset: int) -> bool:
     """Whether ONNX's reference implementation (1.23) deviates from ONNX's specification for a node.
 
-    It computes wrong results for LRN (it sums over as many channels as there are samples), for pools (it places windows
-    wrongly), for ConvTranspose (it places groups wrongly), for GridSample (it treats the border wrongly in mode cubic),
-    and for LogSoftmax (it returns the logarithm of exponentials that underflow to 0).
+    The reference implementation computes wrong results for five kinds of operators. LRN: it sums over as many channels
+    as there are samples. Pools: it places windows wrongly. ConvTranspose: it places groups wrongly. GridSample: it
+    treats the border wrongly in mode cubic. LogSoftmax: it takes the logarithm of exponentials that underflow to 0.
 
-    It ignores lengths, activations and clips of recurrent layers, signs in LpNormalization with p = 1, the axis of
+    It also ignores lengths, activations and clips of recurrent layers, signs in LpNormalization with p = 1, the axis of
     ConvInteger's weight zero points, the type in ReduceSumSquare, and all axes but one in softmaxes before opset 13.
-    Resize is wrong in three of its coordinate modes.
+    Its Resize is wrong in three coordinate modes.
     """
     if node.domain not in STANDARD:
         return False
@@ -90,9 +90,10 @@ def reference_is_mistaken(node: OnnxNode, opset: int) -> bool:
 def evaluate_node(
     context: NodeErrors, node: OnnxNode, feeds: Mapping[str, np.ndarray | None], opset: int
 ) -> dict[str, np.ndarray]:
-    """The outputs of a node by name, computed from the inputs `feeds` (by name): by this file for the operators of
-    `_COMPUTED_HERE`, by ONNX's reference implementation for all others. Raises NodeError if they cannot be computed, if
-    they would be wrong or too large, and for a node with a subgraph. `opset`: the model's opset."""
+    """Computes the outputs of a node, by name, from the inputs `feeds` (by name). This file computes the operators of
+    `_COMPUTED_HERE`, ONNX's reference implementation all others. Raises NodeError if an output cannot be computed,
+    would be wrong, or would be too large, and for a node with a subgraph. `opset`: the model's opset.
+    """
     check_text(context, node)
     if reference_is_mistaken(node, opset):
         context.fail(
@@ -108,7 +109,7 @@ def evaluate_node(
         context.fail(
             node,
             "depends on constants only, but contains a subgraph, which is not computed at import",
-            _OUTSIDE,
+            "compute its result with onnxruntime, and replace the node by an initializer",
         )
     if node.domain and means_standard(node.domain, node.op_type):
         node = replace(node, domain="", proto=standard_node(node.proto))
@@ -191,8 +192,8 @@ def _check_size(
     model: onnx.ModelProto,
 ) -> None:
     """Raises NodeError if evaluating a node with the inputs `feeds` (by name) at import would take too much time or
-    memory: if its result is too large (as far as ONNX infers its shape), or if an operator computed element by element
-    (`LOOPED`) has a large input. `model`: the model of this node alone.
+    memory. This is so if the result is too large (as far as ONNX infers its shape), or if an operator of `LOOPED`,
+    which is computed element by element, has a large input. `model`: a model that consists of this node.
     """
     try:
         inferred = onnx.shape_inference.infer_shapes(model)
@@ -214,8 +215,8 @@ def _check_size(
 def _evaluation_opset(node: OnnxNode, opset: int) -> int:
     """The opset in which to evaluate a node: the model's `opset`, or the newest one.
 
-    A node with more inputs than the operator has in the model's opset needs the newest opset: nodes that replace an
-    integer operator are written in the newest form. BatchNormalization needs the newest opset because the reference
+    A node with more inputs than its operator has in the model's opset needs the newest opset. (Nodes that replace an
+    integer operator are written in the newest form.) BatchNormalization needs the newest opset because the reference
     implementation (1.23) computes the statistics of a batch before opset 14.
     """
     if node.op_type == "BatchNormalization":
@@ -238,10 +239,9 @@ def _with_unit_axes(
 def _gather_elements(
     context: NodeErrors, node: OnnxNode, feeds: Mapping[str, np.ndarray | None]
 ) -> np.ndarray:
-    """The result of GatherElements: out[..., i, ...] = data[..., index[..., i, ...], ...], where the index from `index`
-    replaces the index i along `axis`.
+    """The result of GatherElements: out[..., i, ...] = data[..., index[..., i, ...], ...], with i along `axis`.
 
-    The index tensor may be shorter than data in every dimension; negative indices count from the end.
+    `index` may be shorter than `data` in every dimension; negative indices count from the end.
     """
     data, indices = (feeds.get(name) for name in node.inputs[:2])
     if data is None or indices is None:

@@ -1,8 +1,8 @@
 """The state of an import of a float graph: the constants, tensors and nodes added so far, and errors about nodes.
 
-Import functions of operators get a node's input tensors from this context and add real-valued operators to it. In a
-float graph each such operator becomes a node. In an integer graph (`integer_context.ImportContext`) it becomes a
-view, a node, or an operation that the next QuantizeLinear will round.
+An operator's import function gets the input tensors of an ONNX node from this context, and adds real-valued operators
+to the context. In a float graph each added operator becomes a node. In an integer graph
+(`integer_context.ImportContext`) it becomes a view, a node, or an operation that the next QuantizeLinear will round.
 """
 
 from __future__ import annotations
@@ -34,9 +34,10 @@ class GraphContext(NodeErrors):
     """Collects a float graph; used by one call of `import_float_model` and then dropped.
 
     `input_names`: names of the model's inputs. `body_nodes`: number of nodes of all unrolled loop iterations.
-    `renamed`: maps the output of a node that computes nothing to the tensor with the same values. `quantized`: dtype of
-    each float32 tensor that holds integers; `integers`: maps some of these float32 tensors to integer tensors with the
-    same values. `recurrent`: recurrent operators for which the target has a kernel that computes all steps."""
+    `renamed`: maps the output of a node that computes nothing to the tensor with the same values. `quantized`: the
+    integer dtype of each float32 tensor that holds integer values; `integers`: maps some of these float32 tensors to
+    integer tensors with the same values. `recurrent`: the recurrent operators whose steps the target computes in one
+    kernel."""
 
     integer_biases: ClassVar[bool] = False
     """Whether products read int32 biases as integers, without a DequantizeLinear (used by `qlinear`)."""
@@ -67,17 +68,13 @@ class GraphContext(NodeErrors):
         return fold(self, node)
 
     def import_operator(self, node: OnnxNode) -> None:
-        """Adds the graph operators of a node, by the first row of the operator table (`table`) that accepts the
-        node.
-        """
+        """Adds the graph operators of a node, by the first row of the operator table (`table`) that accepts it."""
         from .float_importer import import_operator
 
         import_operator(self, node)
 
     def resolve(self, name: str) -> str:
-        """The tensor or constant to which a name of the model refers, by name; nodes that compute nothing are
-        skipped.
-        """
+        """The tensor or constant that the model's name `name` stands for; nodes that compute nothing are skipped."""
         return self.renamed.get(name, name)
 
     def array(self, node: OnnxNode, index: int, description: str) -> np.ndarray | None:
@@ -215,10 +212,10 @@ class GraphContext(NodeErrors):
         dtype: DType = DType.FLOAT32,
         beside: Sequence[tuple[Shape, DType]] = (),
     ) -> str:
-        """Adds a graph node, `operator` on the tensors `inputs`, for the ONNX node's first output, or for the
-        intermediate tensor `output`, with elements of type `dtype`. Returns the name of the computed tensor. An empty
-        tensor becomes a constant, without a node. Raises NodeError where ONNX inferred another shape. `beside`: shapes
-        and dtypes of the ONNX node's second and later outputs, if the graph node computes these outputs, too."""
+        """Adds a graph node, `operator` on the tensors `inputs`. Its result, of type `dtype`, is the ONNX node's first
+        output, or the intermediate tensor `output`. Returns the name of the result. An empty result becomes a constant,
+        without a node. Raises NodeError if ONNX inferred another shape. `beside`: shapes and dtypes of the ONNX node's
+        second and later outputs, if the graph node computes them, too."""
         if output is None:
             output = node.outputs[0] or self.temporary(node, "output0")
             self.check_shape(node, output, shape)
@@ -247,9 +244,7 @@ class GraphContext(NodeErrors):
         return output
 
     def _beside(self, node: OnnxNode, number: int, shape: Shape, dtype: DType) -> str:
-        """Declares the tensor of the ONNX node's output `number`; returns its name. An omitted output gets a new
-        name.
-        """
+        """Declares the tensor of the ONNX node's output `number`; returns its name, a new one for an omitted output."""
         given = node.outputs[number] if number < len(node.outputs) else ""
         name = given or self.temporary(node, f"output{number}")
         self.check_shape(node, name, shape)

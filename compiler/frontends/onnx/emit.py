@@ -1,5 +1,5 @@
-"""Turns pending operations (rounded by the next QuantizeLinear) into integer nodes, whose results have the scale and
-zero point (grid) of that QuantizeLinear.
+"""Turns pending operations into integer nodes. The result of a pending operation is rounded by the next QuantizeLinear,
+so the integer node's result has the scale and zero point (grid) of that QuantizeLinear.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ ROUNDED: Mapping[str, Located] = MappingProxyType(
     }
 )
 """For each class of pending operations (rounded by the next QuantizeLinear), the function that adds the integer
-operator. The function takes (context, operation, rounding) and returns the name of the result's tensor. Only classes
-that other importers inspect are listed; any other pending operation is an `Opaque`, which holds its function itself."""
+operator. The function takes (context, operation, rounding) and returns the name of the result's tensor. Any pending
+operation that is not listed is an `Opaque`, which holds its function itself."""
 
 REALIZED: Mapping[str, Located] = MappingProxyType(
     {
@@ -121,8 +121,8 @@ class Rounding:
     def append_elementwise(
         self, context: ImportContext, inputs: tuple[str, ...], combination: Combination
     ) -> str:
-        """Adds an element-wise node with `combination`, named after the last ONNX node; its result has the first
-        input's shape. Returns the name of the result's tensor.
+        """Adds an element-wise node with `combination`, and names it after the last ONNX node. The result has the shape
+        of the first input. Returns the name of the result's tensor.
         """
         operator, shape = Int8Elementwise(combination=combination), context.tensors[inputs[0]].shape
         return self.append(context, operator, inputs, name=self.pending.members[-1], shape=shape)
@@ -130,7 +130,7 @@ class Rounding:
 
 def bias_step(scale: np.float32, weight_scale: np.ndarray) -> np.ndarray:
     """The real value of the integer 1 in a bias, float64 (O,): input `scale` x `weight_scale`. The product is rounded
-    to float32, as quantizers store it, except where it is subnormal or infinite in float32."""
+    to float32, as in files that quantizers write, unless it is subnormal or infinite in float32."""
     exact = np.float64(scale) * weight_scale.astype(np.float64)
     with np.errstate(over="ignore", under="ignore"):
         narrow = exact.astype(np.float32)
@@ -139,10 +139,10 @@ def bias_step(scale: np.float32, weight_scale: np.ndarray) -> np.ndarray:
 
 
 def bias_of(bias: Bias, step: np.ndarray, scale: np.ndarray) -> np.ndarray:
-    """The bias as int64 multiples of `step` (float64 per channel: input scale x weight scale; one step is `scale` steps
-    of the result). An integer bias already counts in steps, and so does a dequantized bias whose scale is `step` within
-    0.01%: their integers are returned as they are. Any other bias is divided by `step` and rounded half to even; None
-    gives zeros."""
+    """The bias as int64 multiples of `step`, rounded half to even; None gives zeros. An integer bias is already a
+    number of steps, and so is a dequantized bias whose scale differs from `step` by at most 0.01%: the integers of both
+    are returned unchanged. `step`: input scale x weight scale, float64 per channel. `scale`: the number of steps of the
+    result in one `step`."""
     match bias:
         case None:
             return np.zeros(step.shape, np.int64)
@@ -185,8 +185,8 @@ def emit(context: ImportContext, node: OnnxNode, pending: Pending, output: str, 
 
 
 def clamp_of(pending: Pending, result: Quantization) -> tuple[int, int]:
-    """The clamp of the pending operation `pending` as (low, high) stored integers of the quantization `result`.
-    Clamping after quantization gives the same values, because quantization is monotone.
+    """The clamp of the pending operation `pending` as (low, high), stored integers of the quantization `result`.
+    Clamping after quantization gives the same values as before it, because quantization is monotone.
     """
     bounds = quantize(
         np.array([pending.low, pending.high], np.float32), result.scale, result.stored_zero_point
@@ -195,9 +195,9 @@ def clamp_of(pending: Pending, result: Quantization) -> tuple[int, int]:
 
 
 def real_operand(context: ImportContext, node: OnnxNode, index: int, *, viewed: bool = False) -> Real:
-    """Input `index` as a quantized tensor. A pending value gets a grid of its own if it can have one (`on_own_grid`);
-    any other value raises ModelError, which says which kind of value it is. Unless `viewed`, a tensor that is read
-    through a view is first rearranged, so that its elements are in the value's order.
+    """Input `index` as a quantized tensor. A pending value gets a grid of its own if it can have one (`on_own_grid`).
+    Any other value raises ModelError; the message says what kind of value it is. A tensor that is read through a view
+    is first rearranged into the value's order, unless `viewed` is true.
     """
     value = context.value(node, index)
     if isinstance(value, Pending):
@@ -222,7 +222,7 @@ def plane_operand(context: ImportContext, node: OnnxNode, data: Real) -> tuple[i
         stored = context.tensors[data.tensor].shape
         context.fail(
             node,
-            f"its input of shape {data.shape}, reshaped from a tensor of shape {stored}, is not supported",
-            "give the input of the model this shape",
+            f"its input is a tensor of shape {stored}, reshaped to {data.shape}, which is not supported",
+            "remove the reshape: give the model an input of the shape after it",
         )
     return data.shape[2], data.shape[3]

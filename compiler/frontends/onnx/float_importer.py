@@ -1,6 +1,4 @@
-"""ONNX import of float networks: one pass over the nodes. A node all of whose inputs are constants is evaluated at
-import.
-"""
+"""ONNX import of float networks: one pass over the nodes. Nodes with only constant inputs are evaluated at import."""
 
 from __future__ import annotations
 
@@ -34,10 +32,10 @@ def import_float_model(
 ) -> Graph:
     """Imports a float32 ONNX model of opset 11 or later from a path or from the bytes of a file.
 
-    A symbolic first dimension of an input becomes `batch`. Returns a graph of one or a few nodes for each ONNX node
-    that depends on an input. Raises ModelError, which names file, node and operator, for unsupported models.
-    `recurrent`: the operators among LSTM, GRU and RNN whose steps the target computes in one kernel; others become
-    nodes for each step.
+    A symbolic first dimension of an input becomes `batch`. Returns a graph. Each ONNX node that depends on an input
+    becomes one or a few nodes of the graph. Raises ModelError, which names file, node and operator, for unsupported
+    models. `recurrent`: the recurrent operators (LSTM, GRU or RNN) whose steps the target computes in one kernel; the
+    others become separate nodes for each step.
     """
     loaded = load_model(source, oldest_opset=OLDEST_OPSET, batch=batch, empty=True)
     label, model = loaded.label, loaded.bare
@@ -152,8 +150,8 @@ def expand(context: GraphContext, node: OnnxNode) -> bool:
 
 
 def fold(context: GraphContext, node: OnnxNode) -> bool:
-    """Evaluates a node all of whose inputs are constants; its outputs become constants. Returns False for any other
-    node, and for a node that ONNX's reference implementation cannot evaluate correctly, or fails on for empty tensors.
+    """Evaluates a node all of whose inputs are constants; its outputs become constants. Returns False if the node has
+    another input, or if ONNX's reference implementation evaluates it wrongly or fails on its empty tensors.
     """
     known = all(context.resolve(name) in context.constants for name in node.inputs if name)
     if not known or reference_is_mistaken(node, context.opset):
@@ -213,7 +211,7 @@ def _import_operator(context: GraphContext, node: OnnxNode) -> None:
 
 
 def _on_images(context: GraphContext, node: OnnxNode, importer: Row) -> None:
-    """Imports a node of an operator on images (N, C, H, W) by calling `importer`; data (N, C, L) are first reshaped to
+    """Imports a node by calling `importer`, which expects images (N, C, H, W). Data (N, C, L) are first reshaped to
     images of one row.
     """
     if len(context.operand(node, 0).shape) != 3:
@@ -232,8 +230,8 @@ def _function_body(context: GraphContext, node: OnnxNode) -> list[onnx.NodeProto
 
 
 def _is_plain(context: GraphContext, node: OnnxNode) -> bool:
-    """Whether no kernel template covers a node (plain loops compute it), because its weight is not constant or it has
-    more than two spatial dimensions.
+    """Whether plain loops compute a node because no kernel template does: its weight is not constant, or it has more
+    than two spatial dimensions.
     """
     if node.op_type in ("Conv", "ConvTranspose") and not context.is_constant(node, 1):
         return True
@@ -256,8 +254,8 @@ ACCEPT_CODES = STRUCTURE | frozenset(
         *("GatherND", "Expand", "Where", "BitCast", "QuantizeLinear", "DequantizeLinear"),
     )
 )
-"""Operators that only move elements or convert their type. They therefore also accept element types without arithmetic,
-whose elements are stored as codes (`DType.is_code`: types of 8 bits and less)."""
+"""Operators that only move elements or convert their type. They therefore also accept the element types without
+arithmetic, whose elements are stored as codes (`DType.is_code`: types of at most 8 bits)."""
 SUPPORTED = (
     f"{', '.join(sorted(operators('float', *GRAPHS, 'steps', 'contributed', 'control')))}, "
     "whatever ONNX defines as a function of these, and whatever has constant inputs"

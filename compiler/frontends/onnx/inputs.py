@@ -1,7 +1,8 @@
 """Inputs of a model that are quantized tensors, or that the host quantizes, and their layouts.
 
-Images are (N, C, H, W). Attention reads inputs of rank 4 that are (N, heads, length, size): masks, or keys and values
-of earlier tokens. They are stored as (N, heads * size, length, 1), as the matrix products of attention need them."""
+An input of rank 4 is an image (N, C, H, W), or a mask or the keys and values of earlier tokens for attention, (N,
+heads, length, size). Inputs of attention are stored as (N, heads * size, length, 1), the layout that its matrix
+products need."""
 
 from __future__ import annotations
 
@@ -26,12 +27,13 @@ WINDOWS = frozenset(
 
 PRODUCTS = frozenset(("MatMul", "Gemm", "QGemm", "QLinearMatMul"))
 SLICES = (0, 2, 1, 3, 4)
-"""The order in which the axes of a volume (N, C, D, H, W) are stored, as images (N * D, C, H, W)."""
+"""The order in which the axes of a volume (N, C, D, H, W) are stored. The stored images are (N * D, C, H, W)."""
 
 
 def attended(context: ImportContext) -> frozenset[str]:
-    """Names of tensors from which the model's nodes compute a factor of a product of two activations, without a product
-    with constant weights in between, and which no convolution or pool reads directly or through others."""
+    """Names of the tensors that are read for attention, not as images. From such a tensor the model computes a factor
+    of a product of two activations, with no product with constant weights in between. No convolution or pool reads the
+    tensor, directly or through other nodes."""
     nodes, known = context.model_nodes, set(context.initializers)
     for node in nodes:
         if all(name in known for name in node.inputs if name):
@@ -58,7 +60,7 @@ ALIKE = frozenset(
 
 
 def windowed(nodes: Sequence[OnnxNode]) -> frozenset[str]:
-    """Names of the tensors that reach a windowed operator (`WINDOWS`) as its data, directly or through nodes that keep
+    """Names of the tensors that a windowed operator (`WINDOWS`) reads as its data, directly or after nodes that keep
     all dimensions in their order. Such a tensor of rank 3 is a line (N, C, L), not rows of channels."""
     found: set[str] = set()
     for node in reversed(nodes):
@@ -79,7 +81,7 @@ def check_rank(context: ImportContext, name: str, shape: tuple[int, ...]) -> Non
 def quantized_input(
     context: ImportContext, node: OnnxNode, value: FloatInput, output: str, quantization: Quantization
 ) -> Integer:
-    """Adds tensor `output`, into which the host quantizes `value`, which `node` reads; returns the new value."""
+    """Adds tensor `output`, into which the host quantizes `value`, a model input that `node` reads; returns it."""
     permutation, shape = value.permutation, value.shape
     axes = permutation or tuple(range(len(value.declared)))
     whole = shape == tuple([value.declared[axis] for axis in axes])

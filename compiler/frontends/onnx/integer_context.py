@@ -77,7 +77,7 @@ class ImportContext(GraphContext):
     """Whether products read int32 biases as integers, without a DequantizeLinear (used by `qlinear`)."""
     abilities: Abilities = PLAIN
     values: dict[str, Value] = field(default_factory=dict)
-    """The value bound to each name of the model; the inherited `constants` and `tensors` are those of the new graph."""
+    """The value bound to each name of the model. (The fields `constants` and `tensors` are of the new graph.)"""
     inputs: list[GraphInput] = field(default_factory=list)
     unscaled: set[str] = field(default_factory=set)
     own_grids: bool = False
@@ -90,8 +90,8 @@ class ImportContext(GraphContext):
     initializers: frozenset[str] = frozenset()
     """Names of the model's initializers."""
     moved: dict[tuple[str, tuple[int | None, ...], bytes], str] = field(default_factory=dict)
-    """Names of tensors made by rearranging other tensors' elements, by (source tensor, shape and integer of pads,
-    source indices as bytes).
+    """Some tensors were made by rearranging the elements of other tensors. This maps (source tensor, shape and integer
+    of pads, source indices as bytes) to the name of the new tensor.
     """
 
     def expand(self, node: OnnxNode) -> bool:
@@ -102,8 +102,8 @@ class ImportContext(GraphContext):
         return False
 
     def fold(self, node: OnnxNode) -> bool:
-        """Evaluates a node with constant inputs only; returns whether it did. QuantizeLinear, DequantizeLinear, If,
-        and Transpose and Identity of a quantized constant are not evaluated."""
+        """Evaluates a node with constant inputs only; returns whether it was evaluated. QuantizeLinear,
+        DequantizeLinear and If are not evaluated, nor are Transpose and Identity of a quantized constant."""
         if node.op_type in (*GRIDS, "If") or not all(
             self.is_constant(node, index) for index, name in enumerate(node.inputs) if name
         ):
@@ -166,8 +166,8 @@ class ImportContext(GraphContext):
         self.bind(node, Constant(array=array))
 
     def tensor(self, node: OnnxNode, index: int) -> Tensor:
-        """A description (Tensor) of an input, with the model's name and shape and the dtype of the input's integers, or
-        float32. It need not be a tensor of the graph. Raises InvalidNodeError if the input is missing.
+        """Describes an input by a Tensor: the model's name and shape, and the dtype of the input's integers (float32 if
+        it has none). The Tensor need not be part of the graph. Raises InvalidNodeError if the input is missing.
         """
         value = self.present(node, index)
         match value:
@@ -186,7 +186,7 @@ class ImportContext(GraphContext):
         return self.tensor(node, index)
 
     def data_operand(self, node: OnnxNode, index: int) -> Tensor:
-        """Input `index`, which must be quantized; raises ModelError, which names its kind, for other inputs."""
+        """Input `index`, which must be quantized. Raises ModelError for other inputs, and says what they are."""
         from .emit import real_operand
 
         real_operand(self, node, index, viewed=True)
@@ -230,8 +230,8 @@ class ImportContext(GraphContext):
         dtype: DType = DType.FLOAT32,
         beside: Sequence[tuple[Shape, DType]] = (),
     ) -> str:
-        """Binds the node's first output, or the name `output`, to the value of this `shape` that `operator` computes
-        from the values `inputs`; returns the bound name. `dtype` is ignored: integer graphs keep the type of inputs.
+        """Binds a name to the value that `operator` computes from the values `inputs`; it has this `shape`. Returns the
+        name: `output` or, by default, the node's first output. `dtype` is ignored: the value has the inputs' type.
         """
         from .emit import REALIZED
 
@@ -307,7 +307,7 @@ class ImportContext(GraphContext):
 
     def as_real(self, value: Integer, quantization: Quantization) -> Real:
         """The integer tensor `value` as a real tensor with the scale and zero point of `quantization`. A model input of
-        integers has no scale of its own: it gets the `quantization` of the first call.
+        integers has no scale of its own: the first call determines it.
         """
         tensor = self.tensors[value.tensor]
         if value.tensor in self.unscaled:

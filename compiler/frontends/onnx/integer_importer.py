@@ -37,7 +37,7 @@ def import_model(
 ) -> Graph:
     """Imports a quantized ONNX model from a path or from the bytes of a file.
 
-    Returns the unfused graph: one node for each quantized ONNX operation; a tensor has the name of the ONNX output
+    Returns the unfused graph, with one node for each quantized ONNX operation. A tensor has the name of the ONNX output
     whose integers it holds. A dynamic first dimension of the inputs becomes `batch` (None: an error). `abilities`:
     capabilities of the target, which decide the nodes that the graph may have.
 

@@ -19,8 +19,8 @@ from .values import Integer
 
 
 def bind_integers(context: ImportContext, name: str, shape: tuple[int, ...], dtype: ActivationType) -> None:
-    """Binds the int8 or uint8 model input `name` to a value. Its scale becomes known at the first DequantizeLinear or
-    QLinear node that reads it. If the model first transposes and reshapes the input, the host does so instead
+    """Binds the int8 or uint8 model input `name` to a value. The first DequantizeLinear or QLinear node that reads the
+    input gives it a scale. If the model first transposes and reshapes the input, the host does this instead
     (`_stored_order`).
 
     Raises ModelError for shapes that no operator supports, and for inputs too large for the host to transpose.
@@ -51,8 +51,8 @@ def _stored_order(
     context: ImportContext, name: str, shape: tuple[int, ...]
 ) -> tuple[tuple[int, ...] | None, tuple[int, ...]]:
     """Finds the Transpose and the Reshapes that the model applies first to the integer input `name` of `shape`; the
-    host applies them instead. Returns (permutation of the Transpose or None, shape of the stored tensor). Reshapes
-    count up to the last one that results in an image or a vector.
+    host applies these nodes instead. Returns (permutation of the Transpose or None, shape of the stored tensor). The
+    last Reshape that counts is the last one whose result is an image or a vector.
     """
     order, stored, last, found = None, shape, name, (None, shape)
     while readers := [node for node in context.model_nodes if last in node.inputs]:

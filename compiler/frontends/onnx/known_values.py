@@ -25,8 +25,8 @@ class Constant:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class QuantizedConstant:
-    """The result of a DequantizeLinear of a constant: `scale * (integers - zero_point)`, with scale and zero point for
-    the whole tensor (`axis` None) or for each index along `axis`.
+    """The result of a DequantizeLinear of a constant: `scale * (integers - zero_point)`. If `axis` is None, the whole
+    tensor has one scale and zero point, else there is one of each for every index along `axis`.
 
     `integers` has the file's dtype; `scale` (float32) and `zero_point` (int64) are 0-d, or 1-d along `axis`.
     """

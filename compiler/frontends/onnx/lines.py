@@ -1,7 +1,7 @@
 """Windowed operators over one dimension: a line (N, C, L) becomes an image with an added dimension of size 1.
 
 The image of a line (N, C, W) is (N, C, 1, W) in a float graph. In an integer graph the image of (N, C, L) is (N, C, L,
-1), which is also how a matrix with C numbers in each of L rows is stored.
+1). A matrix of L rows with C numbers each is stored in the same way.
 """
 
 from __future__ import annotations
@@ -66,8 +66,8 @@ def import_on_line(
 
 
 def _on_image(context: GraphContext, node: OnnxNode, at: int) -> OnnxNode:
-    """The convolution, pool or Resize `node` of a line (N, C, length), as a node of an image whose spatial dimension
-    `at` (0: rows, 1: columns) is added with size 1.
+    """The convolution, pool or Resize `node` of a line (N, C, length), as a node of an image. The image has an added
+    spatial dimension `at` (0: rows, 1: columns) of size 1.
     """
 
     def beside(sizes: tuple[int, ...]) -> tuple[int, ...]:
@@ -99,8 +99,8 @@ def _plane_sizes(context: GraphContext, node: OnnxNode, index: int, at: int) -> 
 
 
 def _plane_attributes(context: GraphContext, node: OnnxNode, at: int) -> dict[str, Any]:
-    """Converts the attributes of a convolution, pool or Resize of tensors (N, C, length) for images (N, C, H, W), in
-    which the spatial dimension `at` (0: rows, 1: columns) is added with size 1.
+    """Converts the attributes of a convolution, pool or Resize of tensors (N, C, length), for images (N, C, H, W). The
+    images have an added spatial dimension `at` (0: rows, 1: columns) of size 1.
     """
     changed: dict[str, Any] = {}
     for name, added in PER_AXIS.items():

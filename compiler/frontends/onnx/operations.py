@@ -22,8 +22,8 @@ class Operation:
     """Base class of float operations that stay pending until a QuantizeLinear reads and rounds their result (by the
     functions in `emit.ROUNDED`).
 
-    `alone`: None if a QuantizeLinear may read the result. If the operation is only a step of a longer computation, a
-    QuantizeLinear there is an error, and `alone` is its text (problem, remedy).
+    `alone`: None if a QuantizeLinear may read the result. Otherwise the operation is only a step of a longer
+    computation, a QuantizeLinear after it is an error, and `alone` is the error's text (problem, remedy).
     """
 
     __slots__ = ()
@@ -32,7 +32,9 @@ class Operation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bounds:
-    """The least and the greatest possible result of an operation. `wide`: most actual results are far from both."""
+    """The least and the greatest possible result of an operation. `wide`: most actual results lie far inside these
+    bounds.
+    """
 
     low: float
     high: float
@@ -41,11 +43,11 @@ class Bounds:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Opaque(Operation):
-    """A pending operation with which no other operator can be merged. The function `round` adds its integer operators,
+    """A pending operation that cannot be merged with other operators. The function `round` adds its integer operators,
     and returns the name of the result's tensor.
 
-    `bounds` helps to choose a scale if no QuantizeLinear gives one (`own_grids`): either a quantization that suits
-    the result, or the range of the result. None if neither is known.
+    `bounds` helps to choose a scale if no QuantizeLinear gives one (`own_grids`). It is a suitable quantization of the
+    result, the range of the result, or None if neither is known.
     """
 
     round: Callable[[ImportContext, Rounding], str]
@@ -76,8 +78,8 @@ class Maximum(Operation):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Identity(Operation):
-    """A pending operation (rounded by the next QuantizeLinear) without arithmetic: the input itself, which is only
-    clamped or rescaled.
+    """A pending operation (rounded by the next QuantizeLinear) that computes nothing: its input is only clamped or
+    rescaled.
     """
 
     data: Real
@@ -85,8 +87,8 @@ class Identity(Operation):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Function(Operation):
-    """A function of one tensor, element by element; `values`, float32 (256,): its result for each stored value, from
-    -128 on.
+    """A function of one tensor, applied element by element. `values`, float32 (256,): the function's result for each
+    stored value from -128 to 127.
     """
 
     data: Real
@@ -96,8 +98,8 @@ class Function(Operation):
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Shared(Operation):
     """Softmax or normalization over channels, as a pending operation. A softmax looks up exponentials in the table
-    `entries`; if it is None, the table follows from the scale of `data`. A normalization multiplies by `gain` and adds
-    `offset`, float64 (C,); with `centre` it first subtracts the mean.
+    `entries`; if `entries` is None, the table is made from the scale of `data`. A normalization multiplies by `gain`
+    and adds `offset`, float64 (C,); with `centre` it first subtracts the mean.
     """
 
     data: Real
@@ -110,9 +112,9 @@ class Shared(Operation):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Masked(Operation):
-    """Attention scores to which a mask is added; only a softmax can read them. `data`: the tensor with the scores;
-    `step`: by how much the score grows from one stored value to the next; `mask`: the addend, constant numbers or a
-    model input, which broadcasts to the scores.
+    """Attention scores plus a mask; only a softmax can read them. `data`: the tensor with the scores. `step`: the
+    growth of the score from one stored value of `data` to the next. `mask`: constant numbers or a model input,
+    broadcast to the scores.
     """
 
     alone = (

@@ -1,7 +1,7 @@
 """Rows of the table of operators. A row has a function that imports nodes of an operator, and the names of the
 attributes that the function reads.
 
-A row rejects a node with an attribute that it does not name, unless the attribute has the operator's default value. So
+If a node has an attribute that the row does not name, with a value other than the default, the row rejects the node. So
 no attribute is ignored silently.
 """
 
@@ -16,7 +16,7 @@ from .attributes import NO_DEFAULT, OnnxNode, default_value, schema_attributes
 
 
 class RowContext(Protocol):
-    """The functions of an importer that rows of the operator table call: the model's opset, and errors about nodes."""
+    """Members of an importer that rows of the table use: the model's opset, and a function that raises NodeErrors."""
 
     @property
     def opset(self) -> int:
@@ -34,8 +34,8 @@ Kind = Literal[
 """Kind of a row of the operator table: how the row's function imports an ONNX node, and for which graphs.
 
 For integer graphs: "quantized" adds nodes. For float graphs: "float" adds nodes; "plain" adds nodes for convolutions
-and pools that have no kernel template; "steps" writes simpler ONNX nodes, which are then imported, for a node that the
-float row does not support; "contributed" does the same for operators of ONNX Runtime. For either graph: "both" adds
+and pools that have no kernel template; "steps" replaces a node that the float row does not support by simpler ONNX
+nodes, which are then imported; "contributed" does the same for operators of ONNX Runtime. For either graph: "both" adds
 nodes; "either" gives a tensor another name or shape; "control" imports the nodes of subgraphs; "integers" replaces an
 operator on integers by DequantizeLinear, float operators and QuantizeLinear; "blocked" replaces an operator on blocks
 of channels by the operator without blocks."""
@@ -77,11 +77,11 @@ class Row:
     tried. `reads`: names of the attributes that the function reads (None: all in the operator's schema). `idle`:
     attributes without effect on the result.
 
-    `images`: the function expects images (N, C, H, W); tensors (N, C, L) are converted to images before, and the
-    results are converted back. `when`: tells whether this row must replace a node by ONNX nodes, although the operator
-    also has a row for float graphs. `behind`: names of classes of values (`values`) or of pending operations; the
-    row is tried only if an input of the node is an instance of one of them. If `behind` is empty, the row is always
-    tried."""
+    `images`: the function expects images (N, C, H, W); tensors (N, C, L) are first converted to images, and the results
+    are converted back. `when`: an operator may have both this row, which replaces nodes by simpler ONNX nodes, and a
+    row for float graphs; this function tells whether a node needs this row. `behind`: names of classes of values
+    (`values`) or of pending operations; the row is tried only if an input of the node is an instance of one of these
+    classes. If `behind` is empty, the row is always tried."""
 
     kind: Kind
     function: Callable[[Any, OnnxNode], Any]
@@ -106,7 +106,7 @@ class Row:
 
 
 def refuse_unread(context: RowContext, node: OnnxNode, rows: Iterable[Row]) -> None:
-    """Raises a NodeError if a node has an attribute that none of `rows` reads."""
+    """Raises a NodeError if a node has an attribute that no row in `rows` reads."""
     for name in _unread(node, rows, context.opset):
         default = default_value(node.op_type, node.domain, name, context.opset)
         context.fail(
@@ -119,7 +119,7 @@ def refuse_unread(context: RowContext, node: OnnxNode, rows: Iterable[Row]) -> N
 
 
 def _unread(node: OnnxNode, rows: Iterable[Row], opset: int) -> Iterator[str]:
-    """The attributes of a node that none of `rows` reads, and whose values are not the operator's defaults."""
+    """The attributes of a node that no row in `rows` reads and whose values are not the operator's defaults."""
     if not node.attributes:
         return
     known = schema_attributes(node.op_type, node.domain, opset)

@@ -1,14 +1,14 @@
 """Chooses scale and zero point ("grid") for results that no QuantizeLinear rounds: outputs of the model, and results
 that another operator reads as a float tensor.
 
-A maximum or a clamp keeps the scale and zero point of its input, which changes no value. With `ImportContext.own_grids`
-other results get a scale and zero point whose 256 values span the least to the greatest possible result, so that the
-whole network can run on integers. This applies to averages, functions of one tensor, softmax, joined and resized
-tensors; it changes a value by half a quantization step at most.
+The result of a maximum or a clamp keeps the scale and zero point of its input, which changes no value. With
+`ImportContext.own_grids` some other results get a scale and zero point whose 256 values span the range of possible
+results, so that the whole network can run on integers. These are averages, functions of one tensor, softmax, and joined
+and resized tensors. Their values change by half a quantization step at most.
 
-The possible results of a sum or product of two tensors span a much wider range than the actual results. A sum or
-product is therefore quantized in this way only if it is an output of the model. For products with weights the range is
-useless: their results need a QuantizeLinear.
+For a sum or product of two tensors, the range of possible results is much wider than the range of actual results. A sum
+or product is therefore quantized in this way only if it is an output of the model. For products with weights the range
+is too wide to be useful, so their results need a QuantizeLinear.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ SMALLEST = float(np.finfo(np.float32).tiny)
 def on_own_grid(
     context: ImportContext, node: OnnxNode, pending: Pending, *, output: bool = False
 ) -> Real | None:
-    """Quantizes the result of a pending operation with a scale and zero point of its own, which represent the bounds of
-    the result. Returns None if the bounds are not known, or if they are so wide that few values would be distinguished.
-    Wide bounds are accepted for an output of the model (`output`).
+    """Quantizes the result of a pending operation with a scale and zero point of its own, which span the bounds of the
+    result. Returns None if the bounds are unknown. Bounds so wide that few values would be distinguished are accepted
+    only for an output of the model (`output`).
 
-    Without `ImportContext.own_grids` the result is quantized only if it can have the scale and zero point of the
-    operation's input, which changes no value.
+    Without `ImportContext.own_grids` only the scale and zero point of the operation's input are tried, which change no
+    value.
     """
     operation = pending.operation
     clamped = {pending.low, pending.high} - {-np.inf, 0.0, np.inf}
@@ -94,7 +94,7 @@ def _ends(grid: Quantization) -> tuple[float, float]:
 
 def common(parts: Sequence[Real]) -> Quantization | Bounds:
     """Chooses the quantization of a tensor that will contain the elements of all `parts`. If all parts have the same
-    quantization, this is the result; otherwise the result is the range of numbers that all parts together represent.
+    quantization, it is returned. Otherwise the range of numbers that all parts together represent is returned.
     """
     grids = [part.quantization for part in parts]
     if all(grid == grids[0] for grid in grids):

@@ -15,8 +15,9 @@ MOST_PARAMETERS = 64
 
 
 def fail_parameters(context: GraphContext, node: OnnxNode, index: int, description: str) -> NoReturn:
-    """Raises NodeError about input `index`, which is not constant. If the input would be constant once the values of
-    some of the model's inputs were known, the error is a ParameterError that names these model inputs.
+    """Raises NodeError about input `index`, which is not constant. If the input depends only on model inputs that are
+    small enough to be given as constants at compilation (`_parameters`), the error is a ParameterError that names these
+    model inputs.
 
     `description` names the input.
     """
@@ -32,10 +33,11 @@ def fail_parameters(context: GraphContext, node: OnnxNode, index: int, descripti
 
 
 def _parameters(context: GraphContext, name: str) -> tuple[str, ...]:
-    """The model's inputs on which a tensor depends, if each may become a constant at compilation; else none.
+    """The model's inputs on which a tensor depends; none if one of them may not become a constant at compilation.
 
     An input may become a constant if it has one element, or at most `MOST_PARAMETERS` integers or booleans. If the
-    input is the tensor itself, `MOST_PARAMETERS` is the limit for any dtype."""
+    input is the tensor itself, it may have at most `MOST_PARAMETERS` elements of any dtype.
+    """
     makers = {output: node for node in context.nodes for output in (node.output, *node.more_outputs)}
     found: dict[str, None] = {}
     waiting, seen = [name], {name}

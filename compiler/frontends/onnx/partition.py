@@ -1,5 +1,5 @@
-"""A model partitioned between the accelerator and the CPU. Its regions are models of their own, which run one after
-another.
+"""Partitions a model between the accelerator and the CPU, into regions. Each region is a model of its own, and the
+regions run one after another.
 
 Tensors between regions are float32, unless the model itself passes integers. A region of the accelerator begins with
 QuantizeLinear and ends with DequantizeLinear, so it is a quantized model like any other.
@@ -32,9 +32,10 @@ class RegionOrderError(Exception):
 class Region(Submodel):
     """Nodes that run together, as a submodel.
 
-    Every region has its own copies of constants, and of the QuantizeLinear nodes and views at its entry. `nodes`: names
-    of the nodes that are in this region only; `node_types`: their operator types. `cpu_model`: a version of the
-    region's model that the CPU can run."""
+    Each region has its own copy of the constants that its nodes read, and of the QuantizeLinear nodes and views at its
+    entry. `nodes`: names of the nodes that are in this region only; `node_types`: their operator types. `cpu_model`: a
+    version of the region's model that the CPU can run.
+    """
 
     name: str
     side: Side
@@ -45,10 +46,10 @@ class Region(Submodel):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Partition:
-    """The regions of a model in an order in which they can run.
+    """The regions of a model, in an order in which they can run.
 
-    `refusals`: for each node that the accelerator's importer rejected, its reason, by node name. `constants`: outputs
-    of the model that depend on no input.
+    `refusals`: the reasons for which the accelerator's importer rejected nodes, by node name. `constants`: outputs of
+    the model that depend on no input.
     """
 
     regions: tuple[Region, ...]
@@ -59,7 +60,9 @@ class Partition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Unit:
-    """A unit of placement: a node, or an output of the model that is only a view of an input (`node` None)."""
+    """A unit that is placed on the accelerator or on the CPU: a node or, if `node` is None, an output of the model that
+    is only a view of an input.
+    """
 
     node: int | None
     reads: tuple[str, ...]
@@ -78,8 +81,9 @@ def partition_model(
     """Divides `model`, a result of `prepare_model`, between accelerator and CPU; `label` names it in messages.
 
     The accelerator gets the nodes that its importer supports with the capabilities `abilities`, if their results are
-    quantized and they are not named in `on_cpu`; with `offload` False, or for an opset below `OLDEST_OPSET`, it gets
-    none. A node whose result stays float32 runs where its reader runs. Raises ModelError for a damaged initializer.
+    quantized and `on_cpu` does not name them. It gets no nodes if `offload` is False or the opset is below
+    `OLDEST_OPSET`. A node whose result stays float32 runs where its reader runs. Raises ModelError for a damaged
+    initializer.
     """
     names = [node.name for node in model.graph.node]
     moved = set(on_cpu) if offload and opset_of(model) >= OLDEST_OPSET else set(names)
@@ -136,9 +140,9 @@ def check_order(label: str, inputs: Iterable[str], regions: Sequence[Region]) ->
 def _stranded(model: onnx.ModelProto, survey: Survey) -> set[int]:
     """Indices of nodes that must run on the CPU because nodes on the CPU need their float32 results.
 
-    On the accelerator, a pending result (a float32 value that is rounded only together with its readers) cannot be read
-    from outside. If the node of a pending result must run on the CPU, the pending nodes before it must run there, too,
-    and also its readers, except QuantizeLinear, which reads float32 from either side.
+    A pending result is a float32 value that is rounded only together with its readers, so the CPU cannot read it from
+    the accelerator. If the node of a pending result must run on the CPU, so must the pending nodes before it and the
+    nodes that read it. The exception is QuantizeLinear, which reads float32 from either side.
     """
     nodes = model.graph.node
     makers = {name: index for index, node in enumerate(nodes) for name in node.output}
@@ -176,8 +180,8 @@ def _stranded(model: onnx.ModelProto, survey: Survey) -> set[int]:
 
 
 def _sources(model: onnx.ModelProto, survey: Survey) -> dict[str, tuple[str, ...]]:
-    """Maps each result of an entry node (a node that only quantizes or reshapes a tensor as it enters a region) to the
-    tensor outside the region that the node reads, as a tuple of one name. Other inputs of entry nodes are constants.
+    """For each result of an entry node, the tensor outside the region that the node reads, as a tuple of one name. An
+    entry node only quantizes or reshapes a tensor as it enters a region; its other inputs are constants.
     """
     sources: dict[str, tuple[str, ...]] = {}
     for node, item in zip(model.graph.node, survey.nodes, strict=True):

@@ -25,7 +25,9 @@ _PROBLEMS: dict[type, tuple[str, str]] = {
         "run the node on the processor (--target vdla,llvm)",
     ),
 }
-"""Error text (problem, remedy) about an operand that is not quantized, by the class of its value."""
+"""For each class of values, the error text (problem, remedy) about an operand that is not quantized because its value
+is of this class.
+"""
 
 
 def refuse_float(context: ImportContext, node: OnnxNode, index: int, value: Value | None) -> NoReturn:
@@ -35,7 +37,8 @@ def refuse_float(context: ImportContext, node: OnnxNode, index: int, value: Valu
     name = node.inputs[index] if index < len(node.inputs) else str(index)
     if isinstance(value, Real):
         raise ModelError(
-            f"{context.source}: node '{node.name}' ({node.op_type}): the quantized input '{name}' is not accepted"
+            f"{context.source}: node '{node.name}' ({node.op_type}): its input '{name}' is quantized, which the "
+            "operator does not take; run the node on the processor (--target vdla,llvm)"
         )
     if isinstance(value, Pending):
         problem, way_out = f"(from '{value.name}') is float: no QuantizeLinear follows", QUANTIZE
@@ -54,7 +57,9 @@ def refuse_statistic(context: ImportContext, node: OnnxNode) -> NoReturn:
 
 
 def refuse_form(context: ImportContext, node: OnnxNode, rows: Rows) -> NoReturn:
-    """Raises NodeError about a node whose operator has `rows` in the operator table, but not for the node's variant."""
+    """Raises NodeError about a variant of an operator that the operator table does not support, although it has `rows`
+    for the operator.
+    """
     values = [context.value(node, index) for index in range(len(node.inputs))]
     for index, value in enumerate(values):
         if isinstance(value, FloatInput):
@@ -65,8 +70,8 @@ def refuse_form(context: ImportContext, node: OnnxNode, rows: Rows) -> NoReturn:
         if any(prod(value.shape) != 1 for value in constants):
             context.fail(
                 node,
-                "has a constant of several elements, but it is computed by a look-up table, which takes one tensor "
-                "and single numbers",
+                "has a constant of several elements, but is computed by a look-up table, whose constants must be "
+                "single numbers",
                 "use a constant of one element",
             )
         if len(values) - len(constants) == 1 and any(isinstance(value, Pending) for value in values):

@@ -1,5 +1,5 @@
-"""Collects all nodes of a model that an import rejects: after the first rejected node the import continues with
-stand-ins for the results of rejected nodes.
+"""Collects all nodes of a model that an import rejects. After the first rejected node the import continues; stand-ins
+replace the results of rejected nodes.
 """
 
 from __future__ import annotations
@@ -19,13 +19,14 @@ def import_rest(
     stand_in: Callable[[str], bool],
     reported: Callable[[OnnxNode], bool],
 ) -> NodeError:
-    """An error that lists all rejected nodes of a model: `first`, the rejection of `nodes[0]`, and the rejections of
-    later nodes, which are imported to find them. Later errors that make the model invalid for every target
+    """Returns one error that lists all rejected nodes of a model. `first` is the error about `nodes[0]`; the later
+    nodes are imported here to find further errors. Later errors that make the model invalid for every target
     (InvalidModelError) are not listed.
 
     `source`: the model's name in messages. `stand_in(name)`: binds the name of a rejected node's output to a stand-in,
     and returns whether it could; a node that reads a result without a stand-in is skipped. `reported(node)`: whether
-    the error lists a rejected node that reads a stand-in (False if the stand-in may be the cause of the rejection)."""
+    the error lists a rejected node that reads a stand-in (False if the stand-in may be the cause of the rejection).
+    """
     errors = [first]
     stand_ins: set[str] = set()
     lost: set[str] = set()

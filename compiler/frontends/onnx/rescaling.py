@@ -29,11 +29,11 @@ STEPS = 8
 
 
 def fitted_ratio(source: Quantization, result: Quantization) -> np.float32:
-    """The float32 ratio with which `rescale` gives the same result as DequantizeLinear followed by QuantizeLinear for
-    as many of the 256 stored values as possible.
+    """The float32 ratio for `rescale`. For as many of the 256 stored values as possible, `rescale` then gives the same
+    result as DequantizeLinear followed by QuantizeLinear.
 
-    Candidates are the quotient of the scales and its neighbours, nearest first. The first candidate with the fewest
-    differences is chosen; the search ends at a candidate without differences.
+    Candidates are the quotient of the scales and its neighbouring float32 numbers, nearest first. The first candidate
+    with the fewest differences is chosen; the search ends at a candidate without differences.
     """
     real = dequantize(STORED, source.scale, source.stored_zero_point)
     expected = quantize(real, result.scale, result.stored_zero_point)
@@ -68,8 +68,8 @@ def rescale_all(context: ImportContext, parts: Sequence[Real], to: Rounding) -> 
 
 
 def rescale(context: ImportContext, data: Real, to: Rounding) -> str:
-    """Rescales `data` to the quantization of `to` and clamps it; returns the tensor's name. If the integers stay the
-    same and are not clamped, adds no node and returns the name of the tensor of `data`.
+    """Rescales `data` to the quantization of `to` and clamps it; returns the name of the resulting tensor. If this
+    changes no integer, no node is added, and the name of the tensor of `data` is returned.
     """
     source = data.quantization
     if same_integers(source, to.grid):

@@ -1,5 +1,4 @@
-"""ONNX nodes that replace one node, under construction: formulas of simpler operators, or conversions between
-quantizations.
+"""Collects the ONNX nodes that replace one node: formulas of simpler operators, or conversions between quantizations.
 
 The nodes are named NODE/OPERATOR_i, as are the nodes of ONNX's own functions.
 """
@@ -58,7 +57,7 @@ class Nodes(Generic[Context]):
 
 
 class StepContext(Protocol):
-    """The functions of an importer that code calls to write replacement nodes: they give shapes of inputs, store
+    """The functions of an importer that the code for replacement nodes calls. They give shapes of inputs, store
     constants and raise errors.
     """
 

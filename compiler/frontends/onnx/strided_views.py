@@ -1,10 +1,10 @@
 """Views through which values of an ONNX model read stored tensors: Transpose, Slice, Pad ... change the view and move
 no elements.
 
-A view is an int64 array in the value's shape: the row-major index of each element in its tensor (N, C, H, W), or -1 for
-a zero, whose integer is the zero point of the tensor. A value without view has the tensor's elements in their order.
-Elements are moved only for an operator that cannot read through a view: `contiguous` copies them to a tensor in the
-value's order, and `rows_of` copies them to a tensor whose channels are the value's last axis.
+A view is an int64 array in the value's shape. It has the row-major index of each element in the tensor (N, C, H, W), or
+-1 for a zero. (In stored integers, a zero is the tensor's zero point.) A value without view has the tensor's elements
+in their order. Elements are moved only for an operator that cannot read through a view: `contiguous` copies them to a
+tensor in the value's order, and `rows_of` copies them to a tensor whose channels are the value's last axis.
 """
 
 from __future__ import annotations
@@ -29,15 +29,16 @@ from .values import Integer, Pending, Real, reshaped
 
 Natural = tuple[int, int, int, int]
 MOST_CHOICES = 4
-"""Limit of nodes that select channels. If a new tensor takes all its elements from one position (pixel), each different
-selection of channels needs a node. If this would be more nodes than the limit, channels and positions are exchanged by
-a single node instead.
+"""Limit for nodes that select channels. If a new tensor takes all its elements from one position (pixel), each
+different selection of channels needs a node. If there are more selections than the limit, a single node exchanges
+channels and positions instead.
 """
 
 
 def natural_of(shape: tuple[int, ...]) -> Natural:
-    """The (N, C, H, W) shape that stores a tensor of rank 2, 3 or 4; in rank 3, (N, S, C), channels are the last axis.
-    Raises ValueError for other ranks."""
+    """The shape (N, C, H, W) in which a tensor of rank 2, 3 or 4 is stored. A tensor of rank 3 is (N, S, C): channels
+    are its last axis. Raises ValueError for other ranks.
+    """
     match shape:
         case (batch, channels):
             return batch, channels, 1, 1
@@ -70,8 +71,8 @@ def elements_of(context: ImportContext, value: Real | Integer | Pending) -> np.n
 
 
 def transposed_view(shape: tuple[int, ...], order: Sequence[int]) -> np.ndarray:
-    """The row-major indices of the elements of a value of `shape` in a tensor that stores its axes in the order
-    `order`.
+    """Row-major indices for a value of `shape` that a tensor stores with its axes in the order `order`: for each
+    element of the value, its index in the tensor.
     """
     sizes = [shape[axis] for axis in order]
     return np.arange(prod(shape)).reshape(sizes).transpose(np.argsort(order))
@@ -104,13 +105,13 @@ class Rows:
     places: np.ndarray
 
     def view(self, natural: Natural) -> np.ndarray:
-        """For each element of the value, its row-major index in the tensor, whose shape is `natural`."""
+        """For each element of the value, its row-major index in the tensor. `natural`: the tensor's shape."""
         return rows_view(self.places, natural)
 
 
 def rows_view(places: np.ndarray, natural: Natural) -> np.ndarray:
-    """The row-major indices, in a tensor of shape `natural`, of all channels at the positions (pixels) `places`: an
-    array in the shape of `places`, with the channels as additional last axis.
+    """The row-major indices of all channels at the positions (pixels) `places`, in a tensor of shape `natural`. The
+    result has the shape of `places`, and the channels as an additional last axis.
     """
     _, channels, height, width = natural
     plane = height * width
@@ -160,9 +161,9 @@ def _moved_rows(context: ImportContext, node: OnnxNode, data: Real) -> Rows:
 
 
 def without_pads(context: ImportContext, node: OnnxNode, data: Real) -> Real:
-    """The value `data` without padding zeros that exist only in its view: if there are any, the value is copied to a
-    new tensor that stores the zeros. The new tensor's channels are the last axis of the value if the elements of each
-    row are channels of one pixel, else the second axis.
+    """The value `data` without padding zeros that exist only in its view. If there are such zeros, the value is copied
+    to a new tensor that stores them. The new tensor's channels are the value's last axis if each row lies in the
+    channels of one pixel, else the value's second axis.
     """
     if data.view is None or (data.view >= 0).all():
         return data
@@ -190,9 +191,8 @@ def with_pads_for(context: ImportContext, node: OnnxNode, value: Integer, read: 
 
 
 def contiguous(context: ImportContext, node: OnnxNode, data: Real) -> Real:
-    """The value `data` as a whole tensor: a value that is a view is copied, in the order of its elements, to a new
-    tensor. A line (N, C, L) is stored as (N, C, L, 1). Raises NodeError for a view of fewer than 2 or more than 4
-    dimensions.
+    """The value `data` as a whole tensor. If `data` is a view, its elements are copied in their order to a new tensor.
+    A line (N, C, L) is stored as (N, C, L, 1). Raises NodeError for a view of fewer than 2 or more than 4 dimensions.
     """
     if context.is_contiguous(data):
         return data
@@ -246,8 +246,9 @@ def lying_like(context: ImportContext, node: OnnxNode, value: Real, other: Real)
 
 
 def readable(context: ImportContext, node: OnnxNode, value: Real | Integer) -> Real | Integer:
-    """Prepares an output of the model, which the host reads. On processors a node converts the output, and supports
-    only transpositions of whole tensors; so an output with another view is first copied to a tensor of its own.
+    """Prepares `value`, an output of the model, for the host, which reads it. On processors a node converts the output;
+    this node supports only transpositions of whole tensors, so an output with another view is first copied to a tensor
+    of its own.
     """
     view, size = value.view, prod(context.tensors[value.tensor].shape)
     whole = view is None or (view.size == size and permutation_of(view) is not None)
@@ -338,8 +339,7 @@ def _gathered(
     shape: Natural,
 ) -> str:
     """Adds nodes that compute a tensor of shape `shape` from the tensor of `data`; returns the new tensor's name.
-    Position (pixel) p of the new tensor is taken from position `places`[p], and has the elements in channels
-    `channel`[:, p] there.
+    Position (pixel) p of the new tensor consists of the channels `channel`[:, p] of the old position `places`[p].
 
     The nodes are a Channels for each different selection of channels in `channel`, and then one Positions.
     """
@@ -369,9 +369,9 @@ def moved_positions(
     """Adds a tensor that is made of pixels of `data`'s tensor; returns its name, or the name of `data`'s tensor if
     nothing moves.
 
-    `index` (N, H, W): the number of the source pixel of each pixel, counted row by row over all images. Index -1 stands
-    for zeros or, if not `filled`, for any values. `taken` (first, count): the channels that the new tensor has; None
-    takes all.
+    `index` (N, H, W): for each pixel of the new tensor, the number of its source pixel, counted row by row over all
+    images. -1 stands for zeros or, if `filled` is false, for arbitrary values. `taken` (first, count): the channels
+    that the new tensor has; None takes all.
     """
     batch, channels, height, width = context.tensors[data.tensor].nchw
     first, count = taken or (0, channels)
@@ -395,9 +395,8 @@ def swapped(
     taken: Pair | None = None,
 ) -> str:
     """Adds a new tensor in which the channels and the positions (pixels) of `data`'s tensor are exchanged; returns its
-    name. `positions`: how many of the old positions become channels, from the first on. `taken` (first channel, number
-    of channels): the old channels that become positions; None takes all channels. `plane`: rows and columns of the new
-    positions.
+    name. `positions`: the first `positions` old positions become channels. `taken` (first channel, number of channels):
+    the old channels that become positions; None takes all channels. `plane`: rows and columns of the new positions.
     """
     batch, channels, _, _ = context.tensors[data.tensor].nchw
     shape, some = (batch, positions, *plane), None if taken == (0, channels) else taken

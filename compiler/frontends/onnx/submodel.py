@@ -1,7 +1,8 @@
 """Submodels: some nodes of an ONNX model as a model of their own.
 
-A submodel has copies of the constants and of the entry nodes (views and QuantizeLinear nodes at the beginning of a
-region) that its nodes need. Its inputs and outputs are float32 tensors, unless the model itself passes other types.
+A submodel has its own copies of the constants and entry nodes that its nodes need. Entry nodes are views and
+QuantizeLinear nodes at the beginning of a region. The submodel's inputs and outputs are float32 tensors, unless the
+model itself passes other types.
 """
 
 from __future__ import annotations
@@ -31,10 +32,11 @@ INTEGERS = (np.dtype(np.int8), np.dtype(np.uint8))
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Submodel:
     """A submodel: the serialized ONNX `model`, the names of its inputs and outputs, and the operator types of all its
-    nodes, also of copied ones, but not of constants.
+    nodes, including copied nodes.
 
-    `readers`: for each node that was added to convert an input or output between types, the names of the nodes that
-    read this tensor in the model."""
+    `readers`: some nodes were added to convert an input or output to another type. For each of them, the names of the
+    nodes that read the converted tensor in the model.
+    """
 
     model: bytes
     inputs: tuple[str, ...]
@@ -107,11 +109,11 @@ class SubmodelWriter:
     def write(self, own: Sequence[int], wanted: Sequence[str], *, accelerated: bool) -> Submodel:
         """The submodel of nodes `own` (indices) with outputs `wanted`, for the accelerator (`accelerated`) or the CPU.
 
-        It has copies of constants and of entry nodes (views and QuantizeLinear nodes at the beginning of a region); all
-        other tensors that it reads are its inputs. On the accelerator, a QuantizeLinear and a DequantizeLinear are
-        added for each float32 input of two to four dimensions that another submodel of the accelerator computes. On the
-        CPU, integer inputs and outputs are passed as float32 numbers of the same values. Raises ModelError if an input
-        or output has an unknown shape.
+        The submodel has copies of constants and of entry nodes (views and QuantizeLinear nodes at the beginning of a
+        region). All other tensors that it reads are its inputs. On the accelerator, a QuantizeLinear and a
+        DequantizeLinear are added for each float32 input of two to four dimensions that another submodel of the
+        accelerator computes. On the CPU, integer inputs and outputs are passed as float32 numbers of the same values.
+        Raises ModelError if an input or output has an unknown shape.
         """
         part = _Part(taken=self.names)
         self._collect(part, own, wanted)

@@ -1,9 +1,9 @@
-"""Survey of a model for the accelerator: how the importer treats each node of a model that may contain unsupported
-nodes.
+"""Survey of a model for the accelerator, which finds out how the importer treats each node. The model may contain
+unsupported nodes.
 
-The survey imports the nodes one after the other like `import_model`, but continues after a refused node, whose results
-become float tensors computed elsewhere. So there is no second table of supported operators, and every attribute, shape
-and constant is checked.
+The survey imports the nodes one after the other like `import_model`, but continues after a refused node; the node's
+results become float tensors that are computed elsewhere. Because the survey is an import, it needs no table of
+supported operators of its own, and checks every attribute, shape and constant.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class Survey:
 def survey_model(
     label: str, model: onnx.ModelProto, *, abilities: Abilities = PLAIN, elsewhere: Collection[str] = ()
 ) -> Survey:
-    """The survey of a checked model with shapes inferred; `label` names it in messages.
+    """Surveys a checked model with inferred shapes; `label` names the model in messages.
 
     `abilities`: capabilities of the accelerator. Nodes whose names are in `elsewhere` are refused without an import.
     """

@@ -1,4 +1,4 @@
-"""The table of supported operators, for integer and float graphs, and the function that imports a node by it.
+"""The table of supported operators, for integer and float graphs, and functions that import nodes by this table.
 
 Each operator has rows. A row names one function that reads nodes of the operator, and the attributes that the function
 reads. The function's file is imported when a model has the operator. `integer_importer` reads quantized models and
@@ -48,8 +48,8 @@ _FOLDERS: Mapping[Kind, str] = MappingProxyType(
         "blocked": "model.qlinear:",
     }
 )
-"""By the kind of a row of the operator table: prefix of the modules with the functions of such rows. Kinds that are
-missing here have the float importer's prefix.
+"""For each kind of rows of the operator table, the prefix of the modules with the rows' functions. A kind that is not
+listed has the float importer's prefix.
 """
 _STEPS: Mapping[Kind, Located] = MappingProxyType(
     {
@@ -57,7 +57,7 @@ _STEPS: Mapping[Kind, Located] = MappingProxyType(
         **dict.fromkeys(("integers", "blocked"), Located("model.qlinear:IntegerSteps")),
     }
 )
-"""The kinds of rows whose functions write ONNX nodes, and the class of the objects to which they write them."""
+"""For each kind of rows with functions that write ONNX nodes, the class of the object that receives the nodes."""
 
 
 def _row(
@@ -116,7 +116,7 @@ def _both(quantized: str, floating: str, reads: str = "") -> tuple[Row, Row]:
 
 
 def _function(floating: str, reads: str = "") -> tuple[Row, Row]:
-    """Rows of an operator on single elements: by look-up table if quantized, else by the function at `floating`."""
+    """Two rows of an operator on single elements: by look-up table if quantized, else by the function at `floating`."""
     return _TABLE, _float(floating, reads)
 
 
@@ -389,12 +389,12 @@ FUNCTIONS = frozenset(
     for name, rows in ROWS.items()
     if any(row.kind == "quantized" and row.reads is None and not row.behind for row in rows)
 )
-"""Names of operators that are functions of one quantized tensor if all their other operands are single numbers."""
+"""Operators that are a function of one quantized tensor if all their other operands are single numbers."""
 MERGED_INTO_FUNCTIONS = frozenset(
     name for name, rows in ROWS.items() if any("Function" in row.behind for row in rows)
 )
-"""Names of operators that usually become integer nodes of their own. If an input is a pending `Function` (an
-element-wise function of one tensor that the next QuantizeLinear will round), the operator is merged into the function.
+"""Operators that are merged into a pending `Function` (an element-wise function of one tensor, which the next
+QuantizeLinear rounds) if one of their inputs is one. Otherwise they become integer nodes.
 """
 
 GRAPHS: tuple[Kind, ...] = ("either", "both")
@@ -402,8 +402,9 @@ GRAPHS: tuple[Kind, ...] = ("either", "both")
 
 
 def import_node(context: GraphContext, node: OnnxNode) -> None:
-    """Imports one ONNX node and binds its outputs: evaluates the node if all its inputs are constants, else adds graph
-    operators or imports other ONNX nodes in its place. Raises ModelError for a node that is not supported.
+    """Imports one ONNX node and binds its outputs. A node whose inputs are all constants is evaluated. For any other
+    node, graph operators are added, or other ONNX nodes are imported in its place. Raises ModelError for a node that is
+    not supported.
     """
     if writers := rows_of(node.domain, node.op_type, "integers", "blocked"):
         _import_steps(context, node, writers[0](context, node))

@@ -1,7 +1,7 @@
 """Values bound to ONNX names during an import.
 
-Float tensors of a quantized model are never computed: each is a constant, an integer tensor with a scale, or a pending
-operation, whose result the next QuantizeLinear rounds.
+Float tensors of a quantized model are never computed. Each is represented by a constant, an integer tensor with a
+scale, or a pending operation, whose result the next QuantizeLinear rounds.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ class FloatInput:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Integer:
-    """Quantized integers of the model that a DequantizeLinear will read. The value has the shape `shape`, and its
-    elements are in the stored (N, C, H, W) `tensor`. `view`: for each element of the value, its index in the tensor;
-    None if the value has all elements in the tensor's order.
+    """Quantized integers that a DequantizeLinear of the model will read. The value has the shape `shape`, and its
+    elements are in `tensor`, which is stored as (N, C, H, W). `view`: for each element of the value, its index in the
+    tensor; None if the value has all elements in the tensor's order.
     """
 
     tensor: str
@@ -57,7 +57,8 @@ class Real:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Pending:
-    """A float result that the next QuantizeLinear will round: `operation`, then a clamp to low..high in real numbers.
+    """A float result that the next QuantizeLinear will round: the result of `operation`, clamped to the real numbers
+    low..high.
 
     `natural`: shape of the future tensor, (N, C, H, W) or (N, K); `shape`: shape of the value in the model; `view`:
     index of each element in the future tensor (None: all in order).

@@ -1,9 +1,9 @@
 """Compiles the graphs that torch.compile traces.
 
-PyTorch passes each graph that it traces to a backend, and from then on calls the function that the backend returns. A
-graph is exported and compiled at its first call with each combination of shapes. Parameters and buffers of the model
-become constants; the graph is compiled again if one of these has changed. A graph that cannot be compiled runs in
-PyTorch, and one line on standard error says why.
+PyTorch traces a graph and passes it to a backend. From then on it calls the function that the backend returns. A graph
+is exported and compiled at its first call with each combination of shapes. Parameters and buffers of the model become
+constants; if one of them changes, the graph is compiled again. A graph that cannot be compiled runs in PyTorch, and one
+line on standard error gives the reason.
 """
 
 from __future__ import annotations
@@ -90,9 +90,9 @@ class _Program:
     graph's arguments and its name. `outputs`: for each output of the compiled model, its position among the graph's
     results and its name.
 
-    `results`: the graph's results, with None for each tensor. `single`: the graph returns one result instead of a
-    tuple. `constants`: the arguments that are no inputs (parameters, buffers, numbers). They are kept alive here,
-    because the program is found by their ids.
+    `results`: the graph's results, with None in place of each tensor. `single`: the graph returns one result instead of
+    a tuple. `constants`: the arguments that are no inputs (parameters, buffers, numbers). These objects are kept alive
+    here, because the program is found by their ids.
     """
 
     run: Run
@@ -111,9 +111,9 @@ class _Program:
 
 
 def bind(torch: Any, graph: Any, args: Sequence[Any], results: Sequence[Any]) -> Any:
-    """Copies `graph` with fewer parameters: only tensors that change from call to call (`_is_input`) stay parameters,
-    and all other parameters become constants. `args`: values of the parameters. `results`: values that `graph` returns
-    for `args`; the copy returns only the tensors among them.
+    """Copies `graph` with fewer parameters. Only tensors that change from call to call (`_is_input`) stay parameters;
+    all other parameters become constants. `args`: values of the parameters. `results`: values that `graph` returns for
+    `args`; the copy returns only those results that are tensors.
     """
     bound = torch.fx.GraphModule(graph, torch.fx.Graph())
     made = bound.graph.graph_copy(graph.graph, {}, return_output_node=True)

@@ -108,8 +108,8 @@ def dynamic_ranges(program: Any, model: onnx.ModelProto) -> dict[str, tuple[int,
 
 @contextlib.contextmanager
 def evaluation(module: Any) -> Iterator[None]:
-    """A context in which `module` (None: no module) and its submodules are in evaluation mode; afterwards each has the
-    mode that it had before.
+    """A context in which `module` and its submodules are in evaluation mode. Afterwards each has its previous mode
+    again. With None for `module` nothing is changed.
     """
     modes = [] if module is None else [(part, part.training) for part in module.modules()]
     for part, _ in modes:

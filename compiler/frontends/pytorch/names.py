@@ -8,11 +8,13 @@ from collections.abc import Collection
 import onnx
 
 SCOPES = "pkg.torch.onnx.name_scopes"
-"""Metadata key under which PyTorch's exporter writes the module paths of a node, as the text of a Python list:
-outermost module first, and last the node's own name in the exported graph.
+"""Metadata key under which PyTorch's exporter writes the module paths of a node. The value is the text of a Python
+list: paths from the outermost to the innermost module, and last the node's own name in the exported graph.
 """
 WEIGHT = ".weight"
-"""End of the names of initializers that hold a module's weights: the exporter names them by the parameter's path."""
+"""End of the names of initializers with the weights of a module. (The exporter names an initializer by the path of its
+parameter.)
+"""
 
 
 def name_nodes(model: onnx.ModelProto) -> None:
@@ -20,9 +22,9 @@ def name_nodes(model: onnx.ModelProto) -> None:
 
     A node that reads the weights of a module has the path of this module: "layer1.0.conv2", also if the exporter has
     fused a batch normalization into the convolution. All other nodes have the path of the innermost module around them.
-    The first node of a module without submodules is called by the path itself, other nodes also by their operator, and
-    by a number if several have the same name: "layer1.0/Add", "layer1.0/Add_2". Nodes of no module are called by
-    their operator.
+    The first node of a module without submodules has the path as its name. The name of any other node is the path and
+    the operator, with a number if several nodes have the same name: "layer1.0/Add", "layer1.0/Add_2". Nodes outside of
+    all modules are named by their operator.
     """
     weights = {entry.name for entry in model.graph.initializer if entry.name.endswith(WEIGHT)}
     paths = [path_of(node, weights) for node in model.graph.node]
@@ -40,8 +42,8 @@ def name_nodes(model: onnx.ModelProto) -> None:
 
 
 def path_of(node: onnx.NodeProto, weights: Collection[str]) -> str:
-    """Path of the module that computes a node: of the module whose weights (initializers in `weights`) the node reads,
-    else of the innermost module around the node; "" if there is none.
+    """Path of the module that computes a node. If the node reads weights of a module (initializers in `weights`), it is
+    this module, else the innermost module around the node. "" if there is none.
     """
     read = next((name for name in node.input if name in weights), None)
     return innermost_module(node) if read is None else read.removesuffix(WEIGHT)

@@ -1,1 +1,3 @@
-"""Converts TensorFlow Lite models (.tflite) to ONNX models: flatbuffer, tensors, operators by the table `rows.ROWS`."""
+"""Converts TensorFlow Lite models (.tflite) to ONNX models: reads the flatbuffer and its tensors, and converts
+operators by the table `rows.ROWS`.
+"""

@@ -1,5 +1,5 @@
-"""Converts a TFLite file to an ONNX model, with quantized tensors between QuantizeLinear and DequantizeLinear,
-in NCHW.
+"""Converts a TFLite file to an ONNX model in NCHW. Quantized tensors are between a QuantizeLinear and a
+DequantizeLinear.
 """
 
 from __future__ import annotations
@@ -15,7 +15,9 @@ from .rows import ROWS
 from .writer import RefusedOperator, Writer
 
 OPSET, WIDE_OPSET = 20, 21
-"""The opset of the written models, and the first opset with QuantizeLinear to 16 bits, for models that need it."""
+"""The opset of the written models, and the opset of models that need QuantizeLinear to 16 bits (the first opset that
+has it).
+"""
 _WAY_OUT = (
     f"supported are {', '.join(sorted(ROWS))}: cut the model before this operator, or replace the operator"
 )
@@ -32,15 +34,17 @@ _REASONS = {
     "TFLite_Detection_PostProcess": "is a custom operator; cut the model before it and select the boxes yourself",
     "CUSTOM": "is a custom operator; cut the model before it, or replace it by built-in operators",
 }
-"""Why the conversion refuses an operator that has no row in `rows.ROWS`, and what the user can do, by operator name."""
+"""For each operator without a row in `rows.ROWS`, why the conversion refuses it and what the user can do. Keys are
+operator names.
+"""
 
 
 def convert(content: bytes, name: str) -> onnx.ModelProto:
     """The ONNX model of a TFLite file's first subgraph, called `name`. Inputs and outputs have TFLite's names, shapes
     and types.
 
-    Raises FrontendError for a damaged file, and with a line for each operator that is not supported. The line names the
-    operator by its index in the subgraph, its first output and its kind.
+    Raises FrontendError for a damaged file and for unsupported operators. The message has a line for each unsupported
+    operator, with its index in the subgraph, its first output and its kind.
     """
     network = read_network(content)
     writer = Writer(network=network)
@@ -79,8 +83,8 @@ def convert(content: bytes, name: str) -> onnx.ModelProto:
 
 
 def _finish(writer: Writer, name: str, reserved: set[str]) -> onnx.ModelProto:
-    """The ONNX model `name` of the nodes in `writer`. An output has its TFLite name if this name is in `reserved`. An
-    input or a constant that is also an output is copied, and the copy is called "NAME/output".
+    """The ONNX model `name` with the nodes in `writer`. An output keeps its TFLite name if the name is in `reserved`.
+    If an input or a constant is also an output, it is copied to an output called "NAME/output".
     """
     network, renamed = writer.network, dict[str, str]()
     inputs = [

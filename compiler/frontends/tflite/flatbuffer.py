@@ -1,7 +1,7 @@
 """Reads tables of a flatbuffer; every offset and length is checked before it is followed.
 
-A table begins with the distance back to its vtable, which lists the offset of each field in the table, or 0 for a field
-that is left out. A field that is a string, a vector or a table holds the distance forward to it.
+A table begins with the distance back to its vtable. The vtable lists the offset of each field in the table, or 0 for a
+field that is left out. For a string, a vector or a table, the field has the distance forward to its data.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ import numpy as np
 from ..errors import FrontendError
 
 PADDING = 8
-"""Number of zero bytes that are appended to a file in memory. The widest numbers have 8 bytes; with the zeros, the
-package tflite can take a number at the file's end without a check of its width.
+"""Number of zero bytes that are appended to a file in memory. Thanks to them, the package tflite can read a number at
+the file's end without a check of the number's width, which is at most 8 bytes.
 """
 
 
@@ -25,14 +25,15 @@ def damaged(problem: str) -> FrontendError:
 
 
 def require(holds: bool, problem: str) -> None:
-    """Raises FrontendError for a damaged file unless `holds`; `problem` says what is wrong otherwise."""
+    """Raises FrontendError for a damaged file unless `holds` is true; `problem` says what is wrong."""
     if not holds:
         raise damaged(problem)
 
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """The table that begins at byte `place` of `data`, a file followed by PADDING zero bytes; errors call it `name`.
+    """The table that begins at byte `place` of `data`. `data` is a file, followed by PADDING zero bytes. Errors call
+    the table `name`.
 
     Methods take fields by number, and raise FrontendError for a field outside of the file.
     """

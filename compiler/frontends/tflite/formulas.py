@@ -1,6 +1,7 @@
-"""Formulas in the conversion of a TFLite operator: Python operators between terms add the ONNX nodes that compute them.
+"""Formulas for the conversion of a TFLite operator: a Python operator between two terms adds the ONNX nodes that
+compute it.
 
-Many of LiteRT's kernels compute with integers in several roundings. Formulas over terms reproduce their arithmetic.
+Many of LiteRT's kernels compute with integers and round several times. Formulas reproduce this arithmetic.
 """
 
 from __future__ import annotations
@@ -16,16 +17,16 @@ from .model import Grid
 from .step import Step
 
 OFFSET = 2**62
-"""Added to an int64 number, whose magnitude is smaller, before the number is divided: ONNX divides positive integers
-rounding down, and all others rounding towards zero.
+"""A number that is added to an int64 number of smaller magnitude before a division. The sum is positive, and ONNX
+rounds the division of positive integers down; the division of negative integers is rounded towards zero.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """The ONNX value `name`, whose elements have the numpy type `dtype`, as a part of a formula for the operator of
-    `step`. The other operand of a Python operator is a term, or an array or a number, which becomes a constant of type
-    `dtype`.
+    """The ONNX value `name` as a part of a formula; its elements have the numpy type `dtype`, and `step` is the
+    operator's conversion. The other operand of a Python operator is a term, an array or a number; arrays and numbers
+    become constants of type `dtype`.
     """
 
     step: Step
@@ -52,16 +53,16 @@ class Term:
         return (self + 0.5).apply("Floor")
 
     def halved(self, times: Any) -> Term:
-        """Divides integers, or floats that are integers, by 2 to the power of `times`. Rounds to integers, halves away
-        from zero.
+        """Divides integers, or floats with integer values, by 2 to the power of `times`. The quotients are rounded to
+        integers, halves away from zero.
         """
         size = (self.apply("Abs") + (1 << times >> 1)) // (1 << times)
         return self.apply("Sign") * (size if self.dtype == np.int64 else size.apply("Floor"))
 
     def multiplied(self, multiplier: float) -> Term:
-        """Multiplies integers, or floats that are integers, by `multiplier` as TFLite does
-        (`MultiplyByQuantizedMultiplier` in kernels/internal/common.h): if the multiplier is below 1/2, two roundings to
-        integers follow each other.
+        """Multiplies integers, or floats with integer values, by `multiplier` as TFLite does
+        (`MultiplyByQuantizedMultiplier` in kernels/internal/common.h). If the multiplier is below 1/2, the product is
+        rounded to an integer twice.
         """
         factor, shift = fixed(multiplier, 31)
         if self.dtype == np.int64:
@@ -71,8 +72,8 @@ class Term:
         return product if shift >= 0 else product.halved(-shift)
 
     def put(self) -> None:
-        """Adds the output's zero point to the term, rounds floats half to even, clamps to the range of the output's
-        integer type, and makes the result the integers of the operator's output.
+        """Writes the term as the integers of the operator's output. Adds the output's zero point, rounds floats half to
+        even, and clamps to the range of the output's integer type.
         """
         step, tensor = self.step, self.step.tensor(self.step.output)
         assert tensor.grid is not None
@@ -110,8 +111,9 @@ def grids(step: Step) -> tuple[Grid, Grid] | None:
 
 
 def centred(step: Step, place: int = 0, *, whole: bool = False) -> Term:
-    """The integers of the operator's input at `place`, a quantized tensor, minus its zero point: as floats, from which
-    the accelerator makes tables, or as int64 if `whole` is set or if the tensor has int16.
+    """The integers of the operator's input at `place`, a quantized tensor, minus its zero point. The result is floats,
+    because the accelerator makes tables of functions of floats. It is int64 if `whole` is set or if the tensor has
+    int16.
     """
     source = step.tensor(step.inputs[place])
     assert source.grid is not None
@@ -124,9 +126,10 @@ def centred(step: Step, place: int = 0, *, whole: bool = False) -> Term:
 
 
 def aligned(step: Step, bits: int, unit: float = 0.0) -> tuple[list[Term], float]:
-    """The operator's two inputs in a common unit, as LiteRT rounds them: each is an integer, minus its zero point,
-    times 2 to the power of `bits`, times its scale / `unit`. `unit` is by default twice the larger scale. Returns both
-    terms (int64) and the unit; an empty list and `unit` as given unless both inputs have 8 bits and a single scale.
+    """The operator's two inputs in a common unit, as LiteRT rounds them. Each element is an integer minus the zero
+    point, times 2 to the power of `bits`, times the tensor's scale / `unit`. `unit` is by default twice the larger
+    scale. Returns both terms (int64) and the unit. Unless both inputs have 8 bits and a single scale, returns an empty
+    list and `unit` unchanged.
     """
     tensors = [step.tensor(index) for index in step.inputs]
     scales = [float(t.grid.scale[0]) for t in tensors if t.grid and t.grid.one and t.dtype.itemsize == 1]
@@ -138,8 +141,8 @@ def aligned(step: Step, bits: int, unit: float = 0.0) -> tuple[list[Term], float
 
 
 def fixed(multiplier: float, bits: int = 15) -> tuple[int, int]:
-    """`multiplier` as TFLite's fixed-point number of 31 or 15 `bits`: (factor, shift), where factor / 2**bits *
-    2**shift is nearest to it. TFLite rounds to 31 bits first.
+    """`multiplier` as TFLite's fixed-point number with 31 or 15 `bits`. Returns (factor, shift) such that factor /
+    2**bits * 2**shift is nearest to the multiplier. TFLite rounds to 31 bits first.
     """
     fraction, shift = math.frexp(multiplier)
     factor = math.floor(fraction * 2**31 + 0.5)

@@ -13,8 +13,8 @@ from .step import RANGES, Step
 from .writer import refuse
 
 HIGH = np.float32(1 / 128)
-"""Unit of the products in TFLite's HARD_SWISH kernel, as a fraction of the input's scale: the kernel multiplies the
-input by 128.
+"""TFLite's HARD_SWISH kernel multiplies the input by 128. The unit of its products is this fraction of the input's
+scale.
 """
 REACH = np.float32(3 / 32768)
 """Scale at which int16 ranges from -3 to 3; outside of this range HARD_SWISH is 0 or x."""
@@ -23,9 +23,9 @@ LEAST_NORM = 1e-6
 
 
 def elementwise(step: Step, names: Sequence[str] = (), **attributes: Any) -> None:
-    """Converts an operator on tensors that broadcast as in numpy. Its row (`rows.py`) names one ONNX operator or, with
-    commas between them, several, each of which reads the result of the one before. "Sub,Mul" is (a - b)^2: a Mul with
-    a single input multiplies this input by itself. `names`: the operands, by default the real values of all inputs.
+    """Converts an operator on tensors that broadcast as in numpy. Its row (`rows.py`) names one ONNX operator, or
+    several with commas between them, each of which reads the result of the one before. A Mul in such a list squares
+    this result: "Sub,Mul" is (a - b)^2. `names`: the operands, by default the real values of all inputs.
     """
     if step.operator.kind == "SELECT" and len({len(step.shape(index)) for index in step.inputs}) > 1:
         refuse("selects whole rows by a vector", "use SELECT_V2")
@@ -73,9 +73,9 @@ def gelu(step: Step) -> None:
 
 
 def rescale(step: Step) -> None:
-    """Converts QUANTIZE, DEQUANTIZE, ABS and RELU with its variants. Between integers of different scales they become
-    nodes with the arithmetic of TFLite's kernels, which multiply once by the quotient of the scales. DEQUANTIZE of a
-    constant (such as weights stored as float16) gives a constant.
+    """Converts QUANTIZE, DEQUANTIZE, ABS and RELU with its variants. If input and output are integers of different
+    scales, the result is nodes with the arithmetic of TFLite's kernels, which multiply once by the quotient of the
+    scales. DEQUANTIZE of a constant (such as weights stored as float16) gives a constant.
     """
     pair = grids(step)
     low, high = RANGES.get(step.operator.kind, RANGES["NONE"])
@@ -103,12 +103,12 @@ def cast(step: Step) -> None:
 
 
 def hard_swish(step: Step) -> None:
-    """Converts HARD_SWISH, x * clamp(x + 3, 0, 6) / 6: 8-bit integers to nodes with TFLite's arithmetic, int16 and
-    floats to HardSwish.
+    """Converts HARD_SWISH, x * clamp(x + 3, 0, 6) / 6. For 8-bit integers the result is nodes with TFLite's arithmetic,
+    for int16 and floats it is HardSwish.
 
-    The kernel (`HardSwish` in TFLite's reference_ops.h) multiplies by factors of 15 bits. Every intermediate number is
-    exact in float32, except the last product. The error of the last product is below 2^-9 of its unit, far smaller than
-    a step of the output.
+    The kernel (`HardSwish` in TFLite's reference_ops.h) multiplies by factors of 15 bits. Here every intermediate
+    number is exact in float32, except the last product. The error of the last product is below 2^-9 of its unit, far
+    smaller than a step of the output.
     """
     pair = grids(step)
     if pair is None or step.tensor(step.inputs[0]).dtype.itemsize > 1:
@@ -128,8 +128,8 @@ def hard_swish(step: Step) -> None:
 
 
 def reduce(step: Step) -> None:
-    """Converts a reduction along constant axes. An image is read as planes (N, C, H, W) only if the order of the
-    remaining axes is the same in both layouts, or if all axes remain (KeepDims).
+    """Converts a reduction along constant axes. An image is read as planes (N, C, H, W) in two cases: all axes remain
+    (KeepDims), or the remaining axes have the same order in both layouts.
     """
     source, keep = step.inputs[0], bool(step.options.KeepDims())
     axes = step.numbers(1, "axes").reshape(-1).tolist()

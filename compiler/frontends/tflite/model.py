@@ -48,7 +48,9 @@ class Grid:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Tensor:
-    """A tensor: its shape in TFLite's order (N, H, W, C), its numpy dtype, its quantization, its values if constant."""
+    """A tensor: its shape in TFLite's order (N, H, W, C), its numpy dtype, its quantization and, if it is constant, its
+    values.
+    """
 
     name: str
     shape: tuple[int, ...]
@@ -61,7 +63,8 @@ class Tensor:
 class Operator:
     """An operator of a TFLite file. `kind`: its built-in name; `custom`: the name of a custom operator. `inputs` and
     `outputs`: numbers of tensors; -1 stands for an input that is left out. `stored`: the table with the operator's
-    options; `stored_kind`: the name of their class, "" for an unknown one, None for a file that leaves the options out.
+    options; `stored_kind`: the name of their class, "" for an unknown class, None if the file has no options for the
+    operator.
     """
 
     kind: str
@@ -93,7 +96,7 @@ class Network:
 
 def read_network(content: bytes) -> Network:
     """The first subgraph of a TFLite file, which is the subgraph that LiteRT runs. Raises FrontendError for a damaged
-    file, and for tensors whose data are in another file, sparse or of an unknown type.
+    file. Also raises it for a tensor of unknown type, a sparse tensor, and a tensor with data in another file.
     """
     content += bytes(PADDING)  # the package reads numbers of options without a check of their width
     root = Table(content, 0, "the model")
@@ -175,8 +178,8 @@ def _grid(label: str, table: Table, shape: tuple[int, ...], dtype: np.dtype[Any]
 
 
 def _data(label: str, buffer: Table, shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray | None:
-    """The values of a constant tensor, which the table `buffer` holds, as an array of `shape` and `dtype`; None for an
-    activation, whose buffer is empty. Messages of errors call the tensor `label`.
+    """The values of a constant tensor, from the table `buffer`, as an array of `shape` and `dtype`. Returns None for an
+    activation, whose buffer is empty. Error messages call the tensor `label`.
     """
     raw, start = buffer.numbers(0, "<u1"), buffer.number(1, "<u8")
     if start > 1:  # files above 2 GB store data behind the flatbuffer

@@ -38,17 +38,18 @@ def shape(step: Step) -> None:
 
 
 def blocks(step: Step) -> None:
-    """Converts DEPTH_TO_SPACE or SPACE_TO_DEPTH. A channel's number in the smaller image is (position in the block) *
-    (channels of the larger image) + (channel of the larger image); this is ONNX's mode "DCR".
+    """Converts DEPTH_TO_SPACE or SPACE_TO_DEPTH. The image with fewer pixels has more channels. There, a channel has
+    the number (position in the block) * (channels of the other image) + (channel of the other image). This is ONNX's
+    mode "DCR".
     """
     more = {"mode": "DCR"} if step.onnx == "DepthToSpace" else {}
     step.put(step.node(step.onnx, [step.operand()], blocksize=step.options.BlockSize(), **more))
 
 
 def batches(step: Step) -> None:
-    """Converts SPACE_TO_BATCH_ND or BATCH_TO_SPACE_ND of images. The first pads the images and divides them into blocks
-    of pixels. For each position within a block, the pixels at this position of all blocks become an image of the output
-    batch. The second is the inverse of the first; it crops where the first pads.
+    """Converts SPACE_TO_BATCH_ND or BATCH_TO_SPACE_ND of images. SPACE_TO_BATCH_ND pads the images and divides them
+    into blocks of pixels. For each position within a block, the pixels at this position in all blocks become one image
+    of the output batch. BATCH_TO_SPACE_ND is the inverse; it crops instead of padding.
     """
     spread = step.operator.kind == "SPACE_TO_BATCH_ND"
     block, ends = step.numbers(1, "block size").tolist(), step.numbers(2, "pads").T.tolist()
@@ -86,8 +87,8 @@ def concatenate(step: Step) -> None:
 
 
 def split(step: Step) -> None:
-    """Converts SPLIT into equal parts, SPLIT_V into parts of given sizes, or UNPACK into parts of size 1, without the
-    axis.
+    """Converts SPLIT into equal parts, SPLIT_V into parts of given sizes, or UNPACK into parts of size 1, in which the
+    axis is removed.
     """
     whole, along = {"SPLIT": (1, 0), "SPLIT_V": (0, 2), "UNPACK": (0, None)}[step.operator.kind]
     source, writer, outputs = step.inputs[whole], step.writer, step.operator.outputs
@@ -115,8 +116,8 @@ def pad(step: Step, mode: str = "constant") -> None:
 
 
 def mirror(step: Step) -> None:
-    """Converts MIRROR_PAD: each axis is extended at both ends by its mirror image, which repeats the edge element
-    (SYMMETRIC) or not (REFLECT).
+    """Converts MIRROR_PAD, which extends each axis at both ends by its mirror image. In mode SYMMETRIC the mirror image
+    repeats the edge element, in mode REFLECT it does not.
     """
     if step.options.Mode() == tflite.MirrorPadMode.REFLECT:
         pad(step, "reflect")
@@ -140,8 +141,8 @@ def cut(step: Step) -> None:
 
 
 def strided(step: Step) -> None:
-    """Converts STRIDED_SLICE, which slices as numpy. An axis in `shrink_axis_mask` is indexed by one number, and the
-    output lacks it.
+    """Converts STRIDED_SLICE, which slices as numpy does. An axis in `shrink_axis_mask` is indexed by one number, and
+    is removed from the output.
     """
     options, shrunk = step.options, step.options.ShrinkAxisMask()
     if options.EllipsisMask() or options.NewAxisMask():

@@ -1,4 +1,4 @@
-"""The table of TFLite's operators: for each the function that writes it as ONNX nodes."""
+"""The table of TFLite's operators, with the function that writes each operator as ONNX nodes."""
 
 from __future__ import annotations
 

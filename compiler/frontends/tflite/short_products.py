@@ -1,8 +1,8 @@
 """Converts products of int16 activations to exact integer sums, and rounds the sums as TFLite's kernels do.
 
 ONNX multiplies integers of 8 bits only. An int16 number is 256 * (high - 128) + low, where `high` and `low` are bytes,
-so its product is a sum of products of bytes. Float32 arithmetic would round sums that lie near a half step to the other
-side.
+so a product of int16 numbers is a sum of products of bytes. Float32 arithmetic is not used: near a half step it would
+round some sums in the wrong direction.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ class ShortProduct:
     def put(
         self, op_type: str, first: Term, second: Term | np.ndarray, column: Sequence[int], **attributes: Any
     ) -> None:
-        """Makes the product of the int16 values `first` with `second`, which are constant int8 weights or int16 values,
-        the operator's output. `op_type`: ConvInteger, or MatMulInteger, whose result is reshaped to the output's shape;
-        `attributes`: the attributes of its nodes. `column`: the shape in which an array of one number for each output
-        channel broadcasts to the products.
+        """Multiplies the int16 values `first` by `second`, which are constant int8 weights or int16 values, and writes
+        the product as the operator's output. `op_type`: ConvInteger, or MatMulInteger, whose result is reshaped to the
+        output's shape; `attributes`: the attributes of its nodes. `column`: the shape in which an array with one number
+        for each output channel broadcasts to the products.
         """
         step = self.step
         if isinstance(second, Term):
@@ -57,8 +57,8 @@ class ShortProduct:
         step.put(result, stored=True)
 
     def _bytes(self, values: Term) -> list[tuple[Term, int, int]]:
-        """Splits int16 values into their high and their low bytes: for each a uint8 term, its zero point and its place
-        value.
+        """Splits int16 values into their high bytes and their low bytes. For both, the result has a tuple (uint8 term,
+        zero point, place value).
         """
         positive = values.to(np.int64) + 2**15
         high = positive // BYTE
@@ -68,9 +68,9 @@ class ShortProduct:
         """Adds the bias to the int64 value `sums`, multiplies the result by the quotient of the scales, rounds it,
         clamps it to int16 and to the fused activation's limits, and returns the integers. `column`: as in `put`.
 
-        LiteRT's kernels with sums of 64 bits have multipliers of 15 bits (in FULLY_CONNECTED 31), and round once; with
-        sums of 32 bits they have multipliers of 31 bits, and round twice. Halves are rounded up; the second time in
-        TRANSPOSE_CONV, they are rounded away from zero.
+        LiteRT's kernels with sums of 64 bits have multipliers of 15 bits (in FULLY_CONNECTED 31 bits), and round once.
+        Kernels with sums of 32 bits have multipliers of 31 bits, and round twice. Halves are rounded up; only the
+        second rounding of TRANSPOSE_CONV rounds them away from zero.
         """
         step, kind, grid = self.step, self.step.operator.kind, self.step.tensor(self.step.output).grid
         narrow = kind == "FULLY_CONNECTED"
@@ -102,8 +102,8 @@ class ShortProduct:
 def short_product(
     step: Step, data: int, filters: int, bias: int | None, axis: int = 0
 ) -> ShortProduct | None:
-    """The product of the operator's inputs at places `data` and `filters`, plus the input at place `bias`, if this
-    module can compute it as TFLite does, else None. `axis`: the axis of the weights' output channels.
+    """The product of the operator's inputs at places `data` and `filters`, plus the input at place `bias`. Returns None
+    if this module cannot compute the product as TFLite does. `axis`: the axis of the weights' output channels.
     """
     first, second, result = (
         step.tensor(index) for index in (step.inputs[data], step.inputs[filters], step.output)
@@ -125,9 +125,9 @@ def short_product(
 
 
 def ratios(step: Step, data: int, filters: int, *, narrow: bool = False) -> np.ndarray:
-    """The factor from sums of products to the result, for each output channel (float64): scale of the data x scale of
-    the filters / scale of the result. `data`, `filters`: places among the operator's inputs. `narrow`: the sums have 32
-    bits; FULLY_CONNECTED with one scale of the weights then multiplies the scales in float32.
+    """The factor from sums of products to the result, for each output channel (float64). It is the data's scale times
+    the filters' scale, divided by the result's scale. `data`, `filters`: places among the operator's inputs. `narrow`:
+    the sums have 32 bits. FULLY_CONNECTED with a single scale of the weights then multiplies the scales in float32.
     """
     indices = step.inputs[data], step.inputs[filters], step.output
     source, weight, result = (step.tensor(index).grid for index in indices)

@@ -1,6 +1,6 @@
 """Converts SOFTMAX of int16 to the integer arithmetic of TFLite's kernel (`SoftmaxInt16` in reference/softmax.h). The
-kernel interpolates exponentials and reciprocals linearly between 513 values each; an exact softmax differs from its
-results by up to 30 of 32,768 steps.
+kernel has tables of 513 exponentials and 513 reciprocals, and interpolates linearly between their entries. An exact
+softmax differs from the kernel's results by up to 30 of 32,768 steps.
 """
 
 from __future__ import annotations

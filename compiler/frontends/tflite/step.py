@@ -18,7 +18,8 @@ from .writer import PLANE_AXES, Writer, refuse
 _KINDS = tflite.ActivationFunctionType
 _ENDS = {"RELU": (0.0, np.inf), "RELU_N1_TO_1": (-1.0, 1.0), "RELU_0_TO_1": (0.0, 1.0), "RELU6": (0.0, 6.0)}
 RANGES: Mapping[str, tuple[float, float]] = MappingProxyType({"NONE": (-np.inf, np.inf), **_ENDS})
-"""Limits (least, largest) of the results of RELU and its variants, and of no activation ("NONE")."""
+"""Limits (least, largest) of the results of RELU and its variants. Without an activation ("NONE") there are no limits.
+"""
 BOUNDS: Mapping[int, tuple[float, float]] = MappingProxyType(
     {getattr(_KINDS, name): ends for name, ends in RANGES.items() if hasattr(_KINDS, name)}
 )
@@ -30,7 +31,7 @@ class Step:
     """The conversion of one TFLite operator, `operator`, to ONNX nodes, which `writer` collects. `onnx`: the ONNX
     operator that the table of conversions (`rows.py`) names, or "". `options`: the operator's options (None: not read).
     `inputs`: numbers of its input tensors (-1: left out); `output`: number of its first output tensor. `planes`:
-    whether operands are read, and the output is written, as (N, C, H, W) instead of (N, H, W, C), if they are images.
+    whether images are read and written as (N, C, H, W) instead of (N, H, W, C).
     """
 
     writer: Writer
@@ -49,8 +50,8 @@ class Step:
 
     @property
     def name(self) -> str:
-        """Name for the real values of the operator's result. It is "TENSOR/exact" if a fused activation or a
-        quantization follows, else the name of the output tensor itself.
+        """Name for the real values of the operator's result. This is "TENSOR/exact" if they then pass a fused
+        activation or a quantization, else the name of the output tensor itself.
         """
         tensor = self.tensor(self.output)
         return tensor.name if tensor.grid is None and not self.activation else f"{tensor.name}/exact"
@@ -64,7 +65,7 @@ class Step:
         return self.tensor(index).shape
 
     def present(self, place: int | None) -> int | None:
-        """`place` if the operator has an input at this place, which is not left out; else None."""
+        """`place` if the operator has an input at this place; None if it has none, or if the input is left out."""
         return place if place is not None and (*self.inputs, -1)[place : place + 1] > (-1,) else None
 
     def operand(self, place: int = 0, stored: bool = False) -> str:
@@ -102,8 +103,8 @@ class Step:
         return self.writer.constant(np.array(values, dtype), f"{self.name}/{part}")
 
     def node(self, op_type: str, inputs: Sequence[str], part: str = "", **attributes: Any) -> str:
-        """Adds a node; returns the name of its output: "NAME/part", where NAME is `self.name`, or NAME without a
-        `part`. `inputs`: names of its inputs.
+        """Adds a node with the inputs called `inputs`; returns the name of its output. This name is "NAME/part" or,
+        without a `part`, NAME. NAME stands for `self.name`.
         """
         return self.writer.node(op_type, inputs, f"{self.name}/{part}".rstrip("/"), **attributes)
 
@@ -122,9 +123,9 @@ class Step:
         return self.node("Cast", [name], to=to)
 
     def put(self, name: str, *, stored: bool = False, output: int | None = None) -> None:
-        """Applies the fused activation to the value `name`, quantizes the result if the tensor `output` (default: the
-        operator's first output) is quantized, and makes it the value of this tensor. If `stored`, `name` already holds
-        the tensor's final integers: neither step is done.
+        """Writes the value `name` as the tensor with the number `output` (default: the operator's first output). First
+        applies the fused activation, and quantizes the result if the tensor is quantized. If `stored`, `name` already
+        has the tensor's final integers, and neither step is done.
         """
         output = self.output if output is None else output
         tensor = self.tensor(output)
@@ -148,7 +149,7 @@ class Step:
         return BOUNDS[self.activation]
 
     def clamped(self, name: str, low: float, high: float) -> str:
-        """Clamps the value `name` to low .. high, where an infinite limit is none; returns the result's name."""
+        """Clamps the value `name` to low .. high; returns the result's name. An infinite limit does not clamp."""
         tensor = self.tensor(self.output)
         if (low, high) == (-np.inf, np.inf):
             return name
@@ -166,8 +167,8 @@ class Step:
         return a.dtype == b.dtype and grids[0] == grids[1]
 
     def move(self, op_type: str, *numbers: Any, **attributes: Any) -> None:
-        """Converts an operator that only moves elements of its first input to the ONNX operator `op_type`, which reads
-        also the constant `numbers`. It moves stored integers where input and output have the same quantization.
+        """Converts an operator that only moves elements of its first input to the ONNX operator `op_type`, which also
+        reads the constants `numbers`. If input and output have the same quantization, stored integers are moved.
         """
         stored = self.same_type(self.inputs[0], self.output)
         constants = [self.constant(array, "numbers") for array in numbers]

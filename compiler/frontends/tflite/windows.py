@@ -19,11 +19,12 @@ from .writer import refuse
 RAW = Grid(scale=np.ones(1, np.float32), zero=np.zeros(1, np.int64))
 """Quantization of scale 1 and zero point 0: the real values are the stored integers."""
 HALVES_AWAY = 2.0**-20
-"""Averages of integers are multiplied by 1 + HALVES_AWAY before they are rounded half to even: halves are then rounded
-away from zero, as in TFLite. Other averages, of fewer than 4,096 elements, are rounded as without the factor.
+"""Averages of integers are multiplied by 1 + HALVES_AWAY before they are rounded half to even. Halves are then rounded
+away from zero, as in TFLite. In averages of fewer than 4,096 elements, the factor changes nothing else.
 """
 PLACES = 1024
-"""Number of positions that LiteRT's bilinear resize of integers distinguishes between two neighbouring elements."""
+"""LiteRT's bilinear resize of integers divides the distance between two neighbouring elements into this many positions.
+"""
 
 
 def _window(step: Step, plane: Sequence[int] | np.ndarray, kernel: tuple[int, ...]) -> dict[str, Any]:
@@ -108,8 +109,9 @@ def resize(step: Step) -> None:
 
 def _average(step: Step, more: Sequence[str], **attributes: Any) -> None:
     """Converts an operator whose results are elements of its input, or means of elements, to the ONNX operator of its
-    row, which reads the input and the values with the names `more` ("": left out). Means of integers are computed from
-    the stored integers, and halves are rounded away from zero. All results of an image of one pixel are that pixel.
+    row. The ONNX operator reads the input, and the values with the names `more` ("": left out). Means of integers are
+    computed from the stored integers, and halves are rounded away from zero. If an image has one pixel, all results are
+    that pixel.
     """
     source, tensor = step.tensor(step.inputs[0]), step.tensor(step.output)
     means = step.operator.kind in ("AVERAGE_POOL_2D", "RESIZE_BILINEAR") and source.shape[1:3] != (1, 1)
@@ -153,8 +155,8 @@ def _interpolate(step: Step, sizes: list[int]) -> None:
 
 
 def fully_connected(step: Step) -> None:
-    """Converts FULLY_CONNECTED: rows of K elements times weights (O, K). If the rows are images that the ONNX model
-    holds as (C, H, W), the columns of the weights are reordered from (H, W, C) to (C, H, W), and no activation is
+    """Converts FULLY_CONNECTED: rows of K elements times weights (O, K). A row may be an image that the ONNX model
+    stores as (C, H, W). Then the columns of the weights are reordered from (H, W, C) to (C, H, W), and no activation is
     moved.
     """
     if step.options.WeightsFormat() != tflite.FullyConnectedOptionsWeightsFormat.DEFAULT:
@@ -199,10 +201,10 @@ def matrix_product(step: Step) -> None:
 
 
 def _factors(step: Step, weights: np.ndarray, axis: int, channels: int = 0, data: int = 0) -> list[str]:
-    """Adds the `weights`, the values of the operator's input at place 1 in ONNX's layout, and the bias, if the operator
-    has one; returns the names of the real values. `data`: the place of the data; the bias is the last input. `axis`:
-    the axis of output channels in TFLite's layout, along which the weights may have several scales; `channels`: the
-    same axis in ONNX's layout.
+    """Adds the `weights`, which are the operator's input at place 1 in ONNX's layout, and the bias, if the operator has
+    one. Returns the names of their real values. `data`: the place of the data; the bias is the last input. The weights
+    may have several scales along output channels. `axis`: the axis of output channels in TFLite's layout; `channels`:
+    the same axis in ONNX's layout.
     """
     source, grid = (step.tensor(step.inputs[place]).grid for place in (data, 1))
     if grid is not None and not grid.one and grid.axis != axis:
@@ -220,8 +222,9 @@ def _factors(step: Step, weights: np.ndarray, axis: int, channels: int = 0, data
 
 
 def _real(step: Step, place: int, array: np.ndarray, grid: Grid | None, axis: int = 0) -> str:
-    """Adds `array`, the values of the operator's input at `place`, as a constant: floats or, with a quantization `grid`
-    that has its scales along `axis`, integers and a DequantizeLinear. Returns the name of the real values.
+    """Adds `array`, the values of the operator's input at `place`, as a constant. With a quantization `grid`, whose
+    scales are along `axis`, the constant consists of integers and a DequantizeLinear; otherwise of floats. Returns the
+    name of the real values.
     """
     writer, name = step.writer, step.tensor(step.inputs[place]).name
     if grid is None:

@@ -1,8 +1,9 @@
-"""The ONNX model under construction when a TFLite model is converted: nodes, and TFLite's tensors in two layouts.
+"""Collects the ONNX model while a TFLite model is converted: nodes, and TFLite's tensors in two layouts.
 
-An image tensor is (N, H, W, C) in TFLite ("rows") and (N, C, H, W) in ONNX ("planes"). `Writer` makes the tensor of a
-layout when an operator first reads it in this layout. Tensors of other ranks have one layout. A quantized tensor is two
-ONNX tensors: its integers, and the floats that a DequantizeLinear makes of them, on which the operators compute.
+An image tensor is (N, H, W, C) in TFLite ("rows") and (N, C, H, W) in ONNX ("planes"). When an operator first reads a
+tensor in one of the layouts, `Writer` adds the tensor in this layout. Tensors of other ranks have one layout. A
+quantized tensor becomes two ONNX tensors: its integers, and the floats that a DequantizeLinear computes from them.
+Operators compute on the floats.
 """
 
 from __future__ import annotations
@@ -58,8 +59,8 @@ class Writer:
         return name
 
     def node(self, op_type: str, inputs: Sequence[str], *outputs: str, **attributes: Any) -> str:
-        """Adds a node with the inputs called `inputs`; returns the name of its first output. The names of its outputs
-        are `outputs` made unique.
+        """Adds a node that reads the tensors `inputs`; returns the name of its first output. The outputs are called
+        `outputs`, with numbers appended to names that are taken.
 
         The node has the name of the TFLite tensor that it computes. Nodes that the file does not have (conversions and
         changes of layout) are named by this tensor and their operator.
@@ -77,14 +78,14 @@ class Writer:
         return self.node("Reshape", [name, numbers], output)
 
     def known(self, index: int) -> np.ndarray | None:
-        """The values of the constant tensor with the number `index`, axes as in TFLite, integers if quantized; else
-        None.
+        """The values of the constant tensor with the number `index`, with axes as in TFLite; integers if the tensor is
+        quantized. Returns None if the tensor is not constant.
         """
         return self.constants.get(index, self.network.tensors[index].data)
 
     def in_planes(self, index: int) -> bool:
-        """Whether tensor number `index` already has its value as planes (N, C, H, W), or is an image input of a network
-        with convolutions or pools.
+        """Whether tensor number `index` is already stored as planes (N, C, H, W). Also true for an image input of a
+        network with convolutions or pools.
         """
         if index in self.network.inputs and len(self.network.tensors[index].shape) == 4:
             windows = ("CONV_2D", "POOL_2D", "TRANSPOSE_CONV")
@@ -92,18 +93,18 @@ class Writer:
         return (index, True, True) in self.values or (index, True, False) in self.values
 
     def prefer_planes(self, indices: Sequence[int]) -> bool:
-        """Whether an operator that can read its operands, the tensors `indices`, in both layouts reads them as planes,
-        (N, C, H, W). This is so if one activation already exists in this layout, and all activations are images or
-        scalars.
+        """An operator can read its operands, the tensors `indices`, in both layouts. Returns whether it reads them as
+        planes, (N, C, H, W). This is so if one activation already exists in this layout, and all activations are images
+        or scalars.
         """
         activations = [index for index in indices if index >= 0 and self.known(index) is None]
         images = all(len(self.network.tensors[index].shape) in (0, 4) for index in activations)
         return images and any(self.in_planes(index) for index in activations)
 
     def value(self, index: int, planes: bool = False, stored: bool = False) -> str:
-        """The name of the values of tensor number `index`, as `planes` (N, C, H, W) or as rows: its real values or, if
-        `stored` and if the tensor is quantized, its integers. A constant of fewer than four axes that is read as planes
-        gets leading axes of size 1 first, so that it broadcasts as in TFLite.
+        """The name of the values of tensor number `index`. With `planes` they are in the layout (N, C, H, W), else in
+        rows. With `stored` they are the integers of a quantized tensor, else real values. If a constant of fewer than
+        four axes is read as planes, it gets leading axes of size 1, so that it broadcasts as in TFLite.
         """
         tensor, array = self.network.tensors[index], self.known(index)
         rank, grid = len(tensor.shape), tensor.grid
@@ -128,9 +129,8 @@ class Writer:
         return name
 
     def _turned(self, name: str, tensor: Tensor, planes: bool) -> str:
-        """Converts an image `name` from (N, H, W, C) to (N, C, H, W) if `planes`, else from (N, C, H, W) to (N, H, W,
-        C). Returns the name of the result. The conversion is a Transpose; where no element moves it is a Reshape
-        instead, except for inputs of the model.
+        """Converts an image `name` to (N, C, H, W) if `planes`, else to (N, H, W, C). Returns the name of the result.
+        The conversion is a Transpose. If no element moves, it is a Reshape instead, except for inputs of the model.
         """
         batch, height, width, channels = tensor.shape
         given = any(self.network.tensors[index] is tensor for index in self.network.inputs)
@@ -142,9 +142,9 @@ class Writer:
     def scaled(
         self, op_type: str, name: str, grid: Grid, output: str, dtype: np.dtype[Any], axis: int = 0
     ) -> str:
-        """Adds a DequantizeLinear or QuantizeLinear (`op_type`) of the value `name` between integers of type `dtype`
-        and real values, by the scales of `grid`; returns the name of its output. `axis`: the axis of `name` to which
-        several scales belong.
+        """Adds a DequantizeLinear or QuantizeLinear (`op_type`) of the value `name`; returns the name of its output. It
+        converts between integers of type `dtype` and real values, by the scales of `grid`. `axis`: the axis of `name`
+        along which there may be several scales.
         """
         scale, zero = (grid.scale[0], grid.zero[0]) if grid.one else (grid.scale, grid.zero)
         part = output.removesuffix("/real")

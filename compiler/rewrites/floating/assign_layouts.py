@@ -68,8 +68,8 @@ def in_blocks(array: np.ndarray, block: int) -> np.ndarray:
 
 @dataclass(slots=True, kw_only=True)
 class State:
-    """The new graph under construction. `versions`: for each (tensor, block), the tensor that holds the same elements
-    in that layout.
+    """The new graph under construction. `versions`: for each tensor and block size, the tensor that holds the same
+    elements in that layout.
     """
 
     graph: Graph
@@ -149,8 +149,8 @@ def _place_convolution(state: State, node: Node, operator: Convolution, lanes: i
 def with_operands(
     state: State, node: Node, inputs: tuple[str, ...], body: Expr | None, block: int
 ) -> tuple[str, ...]:
-    """The inputs of a node in layouts that fit an output in blocks of `block` channels: each input that the expression
-    `body` reads is replaced by a tensor with the same elements in such a layout.
+    """The inputs of `node`, in layouts with which it can compute its output in blocks of `block` channels. Each input
+    that the expression `body` reads is replaced by a tensor with the same elements in such a layout.
     """
     placed = list(inputs)
     output = state.tensors[node.output]

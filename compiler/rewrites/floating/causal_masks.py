@@ -11,17 +11,19 @@ from ...te.ops.attention_sizes import KEY, ROW
 from ...te.scalars import argument
 
 HIDDEN = {DType.FLOAT32: -1e30, DType.BFLOAT16: -1e30, DType.FLOAT16: -6e4}
-"""Threshold of scores, by type of Q, K and V: a mask that makes a score lower than this hides the key from the row."""
+"""Threshold for scores, by type of Q, K and V. A mask that makes a score lower than this number hides the score's key
+from its row.
+"""
 MASK = argument(3).name
 """The variable for an element of the mask in the expression of a score."""
 
 
 def ahead_of(visible: np.ndarray) -> int | None:
-    """How far a constant mask lets rows look ahead: the greatest k - i for which key k is visible to row i. This is 0
-    for an ordinary causal mask. `visible`: whether a key is visible, bool [..., rows, keys].
+    """How far a constant mask lets rows look ahead: the greatest k - i for which row i sees key k. This is 0 for an
+    ordinary causal mask. `visible`: whether a row sees a key, bool [..., rows, keys].
 
-    Returns None if the result would be negative, or if the first row sees the last key, so that no key need be skipped.
-    Also returns None if a row sees no key: hidden keys have weight 0 only in a row that also has a visible key.
+    Returns None if the result would be negative, or if the first row sees the last key, so that no keys can be skipped.
+    Also returns None if a row sees no key: hidden keys have weight 0 only in a row with a visible key.
     """
     rows, keys = visible.shape[-2:]
     seen = np.any(visible.reshape(-1, rows, keys), axis=0)
@@ -33,12 +35,12 @@ def ahead_of(visible: np.ndarray) -> int | None:
 
 
 def visible_keys(scores: Expr, mask: np.ndarray, hidden: float) -> np.ndarray | None:
-    """Evaluates a constant mask of attention scores: for each element of `mask`, whether the score there keeps its
-    value (true) or is hidden (false).
+    """Evaluates a constant mask of attention scores. For each element of `mask`, the result is true if the score keeps
+    its value, false if it is hidden.
 
-    `scores` is the expression that applies the mask. It may be a select by the mask between the score and a value below
-    `hidden`, or the sum of the score and the mask, which hides a score where the mask is at most `hidden`. Returns None
-    for any other expression.
+    `scores` is the expression that applies the mask. It may select, by the mask, either the score or a value below
+    `hidden`. It may also be the sum of score and mask; such a mask hides a score if its element is at most `hidden`.
+    Returns None for any other expression.
     """
     match scores:
         case Select(condition=Var(), then=_, otherwise=Const(value=value)) if value < hidden:
@@ -52,10 +54,10 @@ def visible_keys(scores: Expr, mask: np.ndarray, hidden: float) -> np.ndarray | 
 
 def without_mask(scores: Expr, mask: np.ndarray, visible: np.ndarray, ahead: int) -> Expr | None:
     """Replaces a causal mask in the expression `scores` by a comparison of the indices `ROW` and `KEY`, so that the
-    mask need not be read. `visible`: whether each key is visible to each row.
+    mask need not be read. `visible`: whether each row sees each key.
 
-    The mask must hide exactly the keys from row + `ahead` + 1 on, and must add 0 to all other scores. Returns None for
-    any other mask.
+    The mask must hide exactly the keys after row + `ahead`, and must add 0 to all other scores. Returns None for any
+    other mask.
     """
     rows, keys = visible.shape[-2:]
     if not (visible == np.tri(rows, keys, ahead, dtype=np.bool_)).all():

@@ -1,5 +1,5 @@
-"""Folds multiplications and additions of constants for each channel (also batch normalization) into the weights and
-bias of the convolution before or after them.
+"""Folds multiplications by constants and additions of constants into the weights and bias of the convolution before or
+after them. The constants have one value for each channel, as in batch normalization.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from ...te.scalars import argument
 
 def fold_scale_shift(graph: Graph) -> Graph:
     """Folds x * scale + shift, with constants for each channel, into the convolution or product that computes x, or
-    into the one that reads the result. No other node may read the tensor between the two. New weights are computed in
-    float64 and rounded once.
+    into the one that reads the result. No other node may read the tensor between the two nodes. New weights are
+    computed in float64 and rounded once.
 
-    If the operator computes x, its weights become W * scale, and its bias becomes bias * scale + shift. If the operator
-    reads the result, its weights become W * scale; a shift is not folded in this case, because the shift does not apply
-    to padding, and would be rounded in the bias. Nothing is folded if a new weight or bias is not finite.
+    If the convolution or product computes x, its weights become W * scale, and its bias becomes bias * scale + shift.
+    If it reads the result, its weights become W * scale, and a shift is not folded: padding is not shifted, and the
+    shift would be rounded in the bias. Nothing is folded if a new weight or bias is not finite.
     """
     return _fold_before(_fold_behind(graph))
 
@@ -135,7 +135,8 @@ def _affine(graph: Graph, node: Node) -> _Affine | None:
 
 def _linear_form(body: Expr, known: dict[str, np.ndarray]) -> tuple[np.ndarray | None, np.ndarray] | None:
     """Returns (scale, shift) of an expression that equals scale * x + shift, where x is its only operand that is not
-    constant; scale is None if the expression is constant. None for any other expression. `known`: constants by name.
+    constant. For a constant expression, scale is None. Returns None for any other expression. `known`: constants by
+    name.
     """
     match body:
         case Const(value=value):
@@ -213,8 +214,8 @@ def _with_scaled_data(graph: Graph, before: Node, node: Node, affine: _Affine) -
 
 
 def _stored(graph: Graph, stem: str, **arrays: np.ndarray) -> tuple[Graph, tuple[str, ...]] | None:
-    """The graph with `arrays` as float32 constants, and their names, which begin with `stem`; None if an array has an
-    element that is not finite.
+    """Adds `arrays` to the graph as float32 constants. Returns the new graph and the names of the constants, which
+    begin with `stem`. Returns None if an array has an element that is not finite.
     """
     names: list[str] = []
     for what, array in arrays.items():

@@ -2,10 +2,10 @@
 
 The rules are the TVM paper's (OSDI 2018, section 3). Injective (element-wise) operators join each other. Operators that
 compute tiles or rows (convolutions, products, pools, reductions, moves) also compute the injective operators that read
-their results. Reductions and moves also compute the injective operators whose results they read. Nothing else may read
-the tensor between the two nodes, with one exception: an operator that costs no more than reading its result is copied
-into each reader. A fused node takes the place of its last member in the order of nodes, where all its inputs are
-computed."""
+their results. Reductions and moves also compute the injective operators whose results they read. No other node may read
+the tensor between the two nodes. One exception: a cheap operator, which costs no more than reading its result, is
+copied into each reader. In the order of nodes, a fused node takes the place of its last member, where all its inputs
+are computed."""
 
 from __future__ import annotations
 
@@ -26,8 +26,9 @@ from .fuse_pairs import inlined, with_result
 
 
 def fuse(graph: Graph, *, halves: bool = False) -> Graph:
-    """Fuses nodes until no rule applies. An element-wise node is fused into the producer of an argument if possible,
-    else into its only reader; else a copy of a cheap node (`_is_cheap`) is fused into every reader.
+    """Fuses nodes until no rule applies. An element-wise node is fused into the node that computes one of its
+    arguments, if possible, else into its only reader. If neither is possible, a copy of a cheap node (`_is_cheap`) is
+    fused into every reader.
 
     `halves`: kernels that compute in float32 can store 16-bit floats.
     """
@@ -48,10 +49,10 @@ def fuse(graph: Graph, *, halves: bool = False) -> Graph:
 
 
 class _Pairs:
-    """Cache of fused pairs of nodes (None for two nodes that cannot be fused). After each fusion the rules start again
-    and try most pairs again.
+    """Cache of fused pairs of nodes; the entry of two nodes that cannot be fused is None. After each fusion the rules
+    start again and try most pairs again.
 
-    A fusion depends on the two nodes and on shapes and dtypes of tensors, which do not change while a graph is fused.
+    A fusion depends on the two nodes, and on shapes and dtypes of tensors, which stay the same while a graph is fused.
     `stored`: dtypes in which float32 kernels can store results.
     """
 
@@ -102,7 +103,7 @@ def _joined_producer(
     position: Mapping[str, int],
 ) -> tuple[Node, Node] | None:
     """Fuses an element-wise node with the producer of one of its arguments. Returns (fused node, producer), or None if
-    no producer can be fused. `uses`: reads of each tensor; `producers`, `position`: nodes and indices by output.
+    no producer can be fused. `uses`: reads of each tensor. `producers`, `position`: nodes and node indices by output.
     """
     if not isinstance(node.operator, Elementwise):
         return None
@@ -157,8 +158,9 @@ def _joined_reader(
 
 
 def _into_all_readers(graph: Graph, pairs: _Pairs) -> Graph:
-    """Rule: copies the first element-wise node that can join all its readers into each of them, if recomputing an
-    element is no more work than reading it (`_is_cheap`). Returns `graph` itself if there is no such node.
+    """Rule: copies an element-wise node into each of its readers. Takes the first node that can join all its readers
+    and is cheap: recomputing an element is no more work than reading it (`_is_cheap`). Returns `graph` itself if none
+    fits.
     """
     uses, readers_of = graph.uses(), graph.readers()
     for before in graph.nodes:

@@ -1,9 +1,10 @@
 """Attention as one node: softmax(scores(Q K^T)) V.
 
 The pattern is the product Q K^T, a softmax along its last axis, and the product of the softmax's result and V. No other
-node reads the results of the first product and of the softmax. Element-wise operators between the two (scale, mask)
-become the expression of a score. Exporters permute axes around the products and repeat the heads of keys and values:
-the fused node reads the tensors before these permutations and repeats, and writes the tensor after the last one.
+node reads the results of the first product and of the softmax. Element-wise operators between the first product and the
+softmax (scale, mask) become the expression of a score. Exporters permute axes before and after the products, and repeat
+the heads of keys and values. The fused node reads the tensors before these permutations and repetitions, and writes the
+tensor after the last permutation.
 """
 
 from __future__ import annotations
@@ -52,8 +53,8 @@ def fuse_attention(graph: Graph, fits: Fits) -> Graph:
 
 
 def _of_halves(graph: Graph, output: str, fits: Fits) -> Graph:
-    """Fuses an attention of 16-bit floats, whose last matrix product computes `output`, into one node. Returns the
-    graph unchanged if this product is not part of an attention, or if `fits` is false for the attention's sizes.
+    """Fuses an attention of 16-bit floats whose last matrix product computes `output` into one node. Returns the graph
+    unchanged if this product is not part of an attention, or if `fits` rejects the attention.
     """
     from .half_softmax import with_whole_softmax
 
@@ -147,7 +148,8 @@ class _Pattern:
 
     def scored(self, softmax: Node) -> Node | None:
         """Finds the matrix product that computes the scores of `softmax`. The softmax may read the scores directly or
-        through its fused expression, and nothing else may read them. None if there is no such product.
+        through its fused expression. Returns None if there is no such product, or if another node also reads the
+        scores.
         """
         read = softmax.inputs if softmax.data is None else self.data_inputs(softmax)
         for name in read:
@@ -165,7 +167,9 @@ class _Pattern:
         return [node.inputs[i] for i in node.operands(node.data)]
 
     def only_reader(self, name: str) -> Node | None:
-        """The node that alone reads the tensor `name`, once; None if there is none, or for a graph output."""
+        """The only node that reads the tensor `name`. Returns None if the tensor is a graph output, or if it is not
+        read exactly once.
+        """
         readers = self.readers.get(name, [])
         return readers[0] if len(readers) == 1 and self.uses[name] == 1 else None
 
@@ -191,8 +195,8 @@ class _Pattern:
         return scores, tuple(names)
 
     def source(self, name: str) -> _Source:
-        """Follows permutations back from the tensor `name` to the stored tensor from which it is made. If the stored
-        tensor was made by repeating heads, the tensor before the repetition is returned.
+        """Finds the stored tensor from which the tensor `name` is made by permutations. If the stored tensor was made
+        by repeating heads, the tensor before the repetition is returned.
         """
         axes = tuple(range(len(self.graph.tensors[name].shape)))
         while (node := self.producers.get(name)) is not None and node.data is node.result is None:
@@ -206,9 +210,9 @@ class _Pattern:
         return _Source(tensor=name, axes=axes)
 
     def repeated(self, name: str, heads: int) -> tuple[str, int] | None:
-        """Tests whether each head (index along axis `heads`) of `name` is repeated, as exporters write it: [..., heads,
-        ...] -> [..., heads, 1, ...] -> [..., heads, repeats, ...] -> [..., heads * repeats, ...]. Returns (first of
-        these tensors, repeats), or None.
+        """Tests whether each head (index along axis `heads`) of `name` is repeated by the operators that exporters
+        write: [..., heads, ...] -> [..., heads, 1, ...] -> [..., heads, repeats, ...] -> [..., heads * repeats, ...].
+        Returns (first of these four tensors, repeats), or None.
         """
         tensors = self.graph.tensors
         joined = self.producers.get(name)
@@ -279,9 +283,9 @@ def _replaced(graph: Graph, found: _Found, fits: Fits) -> Graph:
 
 
 def _with_causal_mask(graph: Graph, found: _Found) -> tuple[_Found, int | None]:
-    """Finds a constant causal mask in an attention whose scores read nothing else: each row may read only the keys up
-    to a certain distance ahead of the row. If the mask does nothing else (`without_mask`), a comparison of the indices
-    of row and key replaces it. Returns (attention, distance); the distance is None without a causal mask.
+    """Finds a constant causal mask, with which each row may read only the keys up to a certain distance ahead of the
+    row. The scores may read no other operand. If the mask does nothing else (`without_mask`), a comparison of the
+    indices of row and key replaces it. Returns (attention, distance); the distance is None without a causal mask.
     """
     shape = graph.tensors[found.nodes[0].output].shape[-2:]
     if len(found.operands) != 1 or found.operands[0] not in graph.constants:

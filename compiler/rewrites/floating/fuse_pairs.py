@@ -1,5 +1,5 @@
-"""Fuses two nodes of a float graph into one: an element-wise operator joins the kernel that computes its argument, or
-the kernel that reads its result.
+"""Fuses two nodes of a float graph into one. An element-wise operator is computed in the kernel that computes its
+argument, or in the kernel that reads its result.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ from ...te.merge import spread
 from ...te.scalars import ELEMENT, argument, argument_types
 
 LARGEST_BODY = 64
-"""Largest number of nodes of a fused operator's expression: an operand that is read twice is repeated, so that
-expressions may grow exponentially.
+"""Largest number of nodes in the expression of a fused operator. An operand that is read twice occurs twice in the
+expression, so that without a limit expressions might grow exponentially.
 """
 
 
@@ -81,8 +81,8 @@ def with_result(
 
 
 def inlined(graph: Graph, node: Node, before: Node) -> Node | None:
-    """A node that computes both nodes in one kernel: `node` computes the elements of the element-wise `before` when it
-    reads them. None if the two cannot be fused.
+    """Fuses the element-wise node `before` into its reader `node`: one kernel computes both nodes, and computes each
+    element of `before` when `node` reads it. Returns the new node, or None if the two cannot be fused.
     """
     assert isinstance(before.operator, Elementwise)
     shape = graph.tensors[before.output].shape
@@ -136,8 +136,8 @@ def with_members(node: Node, before: Node) -> Node | None:
 
 
 def _with_operand(node: Node, body: Expr | None, before: Node, position: int) -> tuple[tuple[str, ...], Expr]:
-    """Replaces one operand of `node`'s expression `body`, the operand with index `position`, by the expression of the
-    element-wise `before`. Returns (new inputs, new expression).
+    """Replaces the operand with index `position` in the expression `body` of `node` by the expression of the
+    element-wise node `before`. Returns (new inputs, new expression).
     """
     assert isinstance(before.operator, Elementwise) and body is not None
     # The first input of `before` takes the operand's position, the others are appended.
@@ -155,8 +155,8 @@ def _with_operand(node: Node, body: Expr | None, before: Node, position: int) ->
 
 
 def _renumbered(before: Node, node: Node, positions: list[int]) -> Node | None:
-    """One element-wise node that computes both nodes: the expression of `before` replaces the operands `positions`
-    (indices) of `node`. None if the resulting expression exceeds `LARGEST_BODY`.
+    """One element-wise node that computes both nodes: the expression of `before` replaces the operands of `node` that
+    have the indices `positions`. Returns None if the resulting expression exceeds `LARGEST_BODY`.
     """
     first, second = before.operator, node.operator
     assert isinstance(first, Elementwise) and isinstance(second, Elementwise)
@@ -188,7 +188,7 @@ def _renumbered(before: Node, node: Node, positions: list[int]) -> Node | None:
 def _extended(
     graph: Graph, node: Node, body: Expr | None, names: list[str]
 ) -> tuple[tuple[str, ...], dict[str, Expr]]:
-    """Extends a node's inputs by the tensors `names`, without repeating inputs that `body` already reads. Returns the
+    """Adds the tensors `names` to a node's inputs; an input that `body` already reads is not repeated. Returns the new
     inputs, and for each of `names` the argument by which the node's expression refers to it.
     """
     inputs = list(node.inputs)
@@ -237,9 +237,9 @@ def _dimensions(node: Node, shape: Shape) -> Shape | None:
 
 
 def _may_compute_data(graph: Graph, node: Node, before: Node, shape: Shape) -> bool:
-    """Whether `node` may compute the elements of the element-wise node `before` (of shape `shape`) itself, instead of
-    reading them from memory. It may if it reads each element about once, and if the inputs of `before` broadcast along
-    whole loops of the node's kernel.
+    """Whether `node` may compute the elements of the element-wise node `before` itself, instead of reading them from
+    memory. Two conditions must hold: `node` reads each element about once, and the inputs of `before` broadcast along
+    whole loops of the node's kernel. `shape`: shape of the result of `before`.
     """
     assert isinstance(before.operator, Elementwise)
     match node.operator:

@@ -1,8 +1,8 @@
 """Softmax of 16-bit floats as one node, for kernels that compute attention in float32.
 
-The importer writes a softmax of 16 bits as the operators maximum, difference, exponential, sum and quotient, and rounds
-after each (`decompose.softmax_steps`), since a model of 16-bit floats rounds there. A kernel that computes scores,
-softmax and context in one pass keeps float32 instead; its result is closer to that of real numbers.
+A model of 16-bit floats rounds after each step of a softmax. The importer therefore writes the softmax as the operators
+maximum, difference, exponential, sum and quotient, and rounds after each (`decompose.softmax_steps`). A kernel that
+computes scores, softmax and context in one pass does not round in between, so its result is more accurate.
 """
 
 from __future__ import annotations
@@ -45,7 +45,9 @@ def with_whole_softmax(graph: Graph, product: Node) -> tuple[Graph, Node] | None
 
 
 def _joined(graph: Graph, quotient: Node, dtype: DType) -> tuple[tuple[Node, ...], Node | None]:
-    """Returns (nodes of the softmax of `dtype` with last step `quotient`, the softmax as one node), or ((), None)."""
+    """Finds the softmax whose last step is `quotient`, with results of type `dtype`. Returns (nodes of the softmax, one
+    node in their place), or ((), None).
+    """
     producers, uses = graph.producers(), graph.uses()
     a, b = (cast(argument(i, dtype), F32) for i in range(2))
     none = (), None
@@ -97,4 +99,4 @@ def unrounded(expr: Expr) -> Expr:
             return Call(function, tuple(wide), F32)
         case Var() | Load() | Cast():
             return cast(expr, F32)
-    raise TypeError(f"{type(expr).__name__} is no expression of elements")
+    raise TypeError(f"expressions of the kind {type(expr).__name__} cannot be widened to float32")

@@ -19,9 +19,10 @@ def inline_scalars(graph: Graph) -> Graph:
     """Writes constants of one element as numbers into the expressions of element-wise operators. A constant NaN stays
     an input.
 
-    If a condition is constant, the new expression does not read all inputs. An unread input is removed, so that its
-    producer is not fused; if the result has its shape from this input, zeros replace the input. A result that is one
-    number becomes a constant, and so do views of this result.
+    If a condition in an expression is constant, the new expression reads only some of the inputs. An unread input is
+    removed, so that it does not keep the node that computes it from being fused. If the result has its shape from this
+    input, zeros replace the input. If the result is a single number, it becomes a constant, and so do views of the
+    result.
     """
     constants = dict(graph.constants)
     nodes: list[Node] = []
@@ -45,7 +46,7 @@ def inline_scalars(graph: Graph) -> Graph:
 
 def _inlined(graph: Graph, node: Node) -> Node:
     """Replaces the constants of one element that `node` reads by numbers in its expression. Returns the node unchanged
-    if it reads none, or if the result's shape would change without the shape of the constants (1, 1, ...).
+    if it reads no such constant, or if only a constant's shape (1, 1, ...) gives the result its number of dimensions.
     """
     if not isinstance(node.operator, Elementwise):
         return node
@@ -89,7 +90,7 @@ def _without_unread(graph: Graph, constants: dict[str, np.ndarray], node: Node) 
 
 
 def _is_number(array: np.ndarray, dtype: DType) -> bool:
-    """Whether a constant of type `dtype` has one element that can be written as a number into an expression. NaN
-    cannot, nor a float8 or float4 constant: its array holds codes.
+    """Whether a constant of type `dtype` has one element that can be written as a number into an expression. False for
+    NaN, and for constants of float8 and float4, whose arrays hold codes.
     """
     return array.size == 1 and not dtype.is_code and not (dtype.is_float and np.isnan(array).any())

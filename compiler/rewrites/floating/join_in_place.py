@@ -1,8 +1,9 @@
-"""Concatenations without a copy: the inputs' producers write directly into the result.
+"""Concatenations without a copy: the nodes that compute the inputs write directly into the result.
 
-If all dimensions before the concatenation's axis are 1, each input is a contiguous piece of the result and can be a
-view of it. An input of several concatenations is placed in the result of the last one. In a chain, in which each
-concatenation adds a tensor to the result of the one before, only the last result has memory; the others are views.
+If all dimensions before the concatenation's axis are 1, each input is a contiguous piece of the result, and can be a
+view of the result. If several concatenations read an input, it is placed in the result of the last one. In a chain of
+concatenations, each adds a tensor to the previous result; only the last result has memory of its own, and the others
+are views of it.
 """
 
 from __future__ import annotations
@@ -33,8 +34,8 @@ def join_in_place(graph: Graph) -> Graph:
 
 
 def _sources(graph: Graph) -> dict[str, str]:
-    """Maps each computed tensor to the tensor whose memory it uses: a view of a whole tensor to the view's source, any
-    other tensor to itself.
+    """For each computed tensor, the tensor whose memory it uses. If the tensor is a view of a whole tensor, this is the
+    source of the view; otherwise it is the tensor itself.
     """
     sources: dict[str, str] = {}
     for node in graph.nodes:
@@ -49,8 +50,8 @@ def _sources(graph: Graph) -> dict[str, str]:
 
 @dataclass(slots=True, kw_only=True)
 class _State:
-    """The graph during the rewrite. `places`: for each tensor that is computed directly in the result of a
-    concatenation, the name of this result and the tensor's byte offset in it.
+    """The graph during the rewrite. Some tensors are computed directly in the result of a concatenation. `places`: for
+    each of them, the name of this result, and the tensor's byte offset in it.
     """
 
     graph: Graph

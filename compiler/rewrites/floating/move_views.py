@@ -1,5 +1,5 @@
-"""Moves views so that they do not separate operators that can be fused: contiguous slices become views, and
-element-wise operators go before views.
+"""Moves views that separate two operators which could be fused: contiguous slices become views, and element-wise
+operators are moved before views.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ def move_views(graph: Graph) -> Graph:
     """Replaces f(view(x)) by view(f(x)) for each element-wise operator f, so that operators which can be fused follow
     each other without reshapes in between. Also replaces a contiguous slice that starts on a cache line by a view.
 
-    If f has other inputs, each of them is viewed in x's shape, too. f is not moved if the shape of another input
-    prevents this, or if another input that needs a view is computed after x. (Otherwise an f of two tensors with
-    different shapes would be moved before one view and then before the other, without end.)
+    If f has other inputs, each of them is viewed in x's shape, too. f is not moved if the shape of another input makes
+    this impossible. It is also not moved if another input needs a view and is computed after x. (Otherwise an f of two
+    tensors with different shapes would be moved before one view and then before the other, without end.)
     """
     uses = graph.uses()
     nodes: list[Node] = []
@@ -65,9 +65,9 @@ def move_views(graph: Graph) -> Graph:
 
 
 def _slice_offset(graph: Graph, node: Node, operator: Remap) -> int | None:
-    """Offset, in elements, of a contiguous slice that can become a view. None if the slice is not contiguous or does
-    not start on a cache line, if an element-wise expression is fused with the node, or if the input is a constant (the
-    memory of activations does not hold constants).
+    """Offset, in elements, of a contiguous slice that can become a view. Returns None if the slice is not contiguous or
+    does not start on a cache line, or if an element-wise expression is fused with the node. Also returns None if the
+    input is a constant, because views exist only in the memory of activations.
     """
     if node.data is not None or node.result is not None or node.inputs[0] in graph.constants:
         return None
@@ -95,9 +95,9 @@ def _strides(shape: Shape) -> Shape:
 def _before_view(
     graph: Graph, node: Node, views: Mapping[str, str], view: str, ages: Mapping[str, int]
 ) -> tuple[Graph, list[Node], Node] | None:
-    """Moves an element-wise `node` before `view`, one of its inputs. Returns (graph with new tensors, nodes that
-    compute the result in the shape of the view's source, a view of the result in the node's shape). Returns None if
-    another input of `node` cannot be read in the source's shape.
+    """Moves an element-wise `node` before `view`, one of its inputs. Returns three things: the graph with new tensors,
+    the nodes that compute the result in the shape of the view's source, and a view of this result in the node's shape.
+    Returns None if another input of `node` cannot be read in the source's shape.
 
     `views`: the source of each view. `ages`: for each tensor, the index of the node that computes it.
     """

@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 class Vectors:
     """The target of the rewrites: a processor with vectors of `lanes` elements. `tiling` chooses convolutions for
     Winograd's method; None chooses no convolution. `attention` tells whether the target has a kernel for an attention
-    of given sizes; None means that it has none. `tied`: a matrix product can read a constant that an embedding look-up
-    reads, too. `halves`: kernels that compute in float32 read and store 16-bit floats."""
+    of given sizes; None means that it has none. `tied`: a matrix product and an embedding look-up can read the same
+    constant. `halves`: kernels that compute in float32 read and store 16-bit floats."""
 
     lanes: int
     tiling: Tiling | None = None
@@ -60,8 +60,8 @@ def graph_passes(
 ) -> GraphPasses:
     """The rewrites of an imported graph, for vectors of `lanes` elements.
 
-    Without `fusion` every operator becomes a kernel (also batch normalization), as a baseline to measure the gain of
-    fusion. With `join` and `fusion`, inputs of concatenations are written directly into the result. `tiling` chooses
+    Without `fusion` every operator becomes a kernel, even batch normalization; this is a baseline to measure the gain
+    of fusion. With `join` and `fusion`, inputs of concatenations are written directly into the result. `tiling` chooses
     the convolutions that use Winograd's method. `attention` (with `fusion`) chooses the attentions that become one
     node. `tied`: a product and an embedding look-up share one constant. `halves`: float32 kernels read and store 16-bit
     floats."""

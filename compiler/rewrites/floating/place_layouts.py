@@ -61,8 +61,9 @@ def _place_concatenation(state: State, node: Node, axis: int) -> None:
 
 
 def _joined_block(state: State, tensors: Sequence[Tensor], axis: int) -> int:
-    """The block size (channels of a block) that most elements of `tensors`, the inputs of a concatenation along `axis`,
-    have; 1 (row-major) if channels are joined and an input before the last would not fill whole blocks.
+    """The block size (channels of a block) for a concatenation of `tensors` along `axis`: the size that most elements
+    of the tensors have. 1 (row-major) if channels are joined and an input before the last one does not fill whole
+    blocks.
     """
     if len(tensors[0].shape) < 3:
         return 1
@@ -92,9 +93,9 @@ def _place_elementwise(state: State, node: Node, operator: Elementwise) -> None:
 def _keeps_zeros(
     state: State, operator: Elementwise, tensors: list[Tensor], output: Tensor, block: int
 ) -> bool:
-    """Whether an element-wise operator keeps the zero padding of the last block of channels: where all inputs with
-    channels are zero in the lanes beyond the last channel, the output is zero, too. False if an input without channels
-    is no constant of equal elements.
+    """Whether an element-wise operator keeps the zeros that pad the last block of channels. This is so if the output is
+    zero wherever all inputs with channels are zero. Returns False if an input without channels is not a constant of
+    equal elements.
     """
     if output.shape[1] % block == 0:
         return True
@@ -132,8 +133,8 @@ def _grows_for_plain_readers(state: State, node: Node) -> bool:
 @dataclass(frozen=True, slots=True)
 class _Wanted:
     """An input tensor `name` of a node, and the block size (channels of a block) in which the node should read the
-    tensor. `aligned`: for a constant of fewer dimensions than the node's output, its shape with leading dimensions of
-    1.
+    tensor. `aligned`: the shape of a constant that has fewer dimensions than the node's output, with added leading
+    dimensions of 1.
     """
 
     name: str
@@ -142,8 +143,8 @@ class _Wanted:
 
 
 def operand_in_blocks(state: State, tensor: Tensor, output: Tensor, block: int) -> _Wanted | None:
-    """The layout in which a node with several inputs can read `tensor`, if the node computes `output` in blocks of
-    `block` channels. None if there is no such layout.
+    """The layout in which a node with several inputs can read `tensor`, while it computes `output` in blocks of `block`
+    channels. Returns None if there is no such layout.
     """
     rank = len(output.shape)
     aligned = (1,) * (rank - len(tensor.shape)) + tensor.shape
@@ -158,8 +159,8 @@ def operand_in_blocks(state: State, tensor: Tensor, output: Tensor, block: int) 
 
 
 def adopt(state: State, wanted: _Wanted) -> str:
-    """Makes sure that the new graph has a tensor in the layout `wanted`; returns the tensor's name. If there is none
-    yet, a node is added that changes the layout, or a constant is stored in the new layout.
+    """Returns the name of the tensor in the layout `wanted`. If the new graph does not have this tensor yet, a node
+    that changes the layout is added, or a constant is stored in the new layout.
     """
     if wanted.aligned is None:
         return state.in_blocks(wanted.name, wanted.block)

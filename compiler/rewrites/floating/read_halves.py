@@ -1,8 +1,8 @@
 """Lets operators that compute in float32 read 16-bit floats directly, instead of a float32 copy of the 16-bit data.
 
 The importer casts the 16-bit inputs of arithmetic operators to float32. A product of two 16-bit floats is exact in
-float32, so tensor cores may multiply the 16-bit factors and sum in float32: the results differ by the order of the sums
-only. Weights stay 16-bit numbers in memory.
+float32. Tensor cores may therefore multiply the 16-bit factors and sum in float32; only the order of the sums makes a
+difference. Weights stay 16-bit numbers in memory.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ READERS = (*PRODUCTS, MaxPool, AveragePool, Normalization, Reduction, Softmax)
 
 
 def read_halves(graph: Graph) -> Graph:
-    """Lets element-wise operators, and operators of the classes `READERS`, read float16 and bfloat16 tensors directly,
-    where the imported graph casts them to float32 first.
+    """Lets operators read float16 and bfloat16 tensors directly, without the casts to float32 in the imported graph.
+    Element-wise operators and the classes `READERS` can do this.
 
     Both factors of a product must have the same 16-bit type. A constant factor is converted to this type, if the
     conversion is exact. Transposed convolutions keep float32 factors.
@@ -98,8 +98,8 @@ class _Halves:
         return replace(node, operator=Elementwise(body=body), inputs=tuple(inputs))
 
     def _factors(self, node: Node) -> int:
-        """Number of leading inputs that the node may read as 16-bit floats, all of one type: 2 for a product, 1 for
-        another operator of `READERS`, 0 if the node reads only float32.
+        """Number of inputs, from the first one on, that the node may read as 16-bit floats of one type. This is 2 for a
+        product, 1 for another operator of `READERS`, and 0 if the node reads only float32.
         """
         operator = node.operator
         if not isinstance(operator, READERS) or node.data is not None:
@@ -137,7 +137,9 @@ class _Halves:
         return np.array_equal(rounded.astype(array.dtype), array, equal_nan=True)
 
     def _half(self, name: str, dtype: DType) -> str:
-        """The name of a tensor of type `dtype` with the values of tensor `name`, all of which `dtype` can represent."""
+        """The name of a tensor of type `dtype` with the values of the tensor `name`. The type must represent all of
+        these values.
+        """
         if (name, dtype) not in self._known:
             self._known[name, dtype] = self._made(name, dtype)
         return self._known[name, dtype]

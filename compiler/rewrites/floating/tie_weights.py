@@ -15,8 +15,8 @@ from ...graph.operators import Dense, Gather
 
 
 def tie_weights(graph: Graph) -> Graph:
-    """Shares the constant of an embedding (the table of a `Gather`) with a `Dense` whose weight is the transpose of
-    this constant: the `Dense` then reads the same constant as a transposed weight.
+    """Makes a `Dense` node read the constant of an embedding (the table of a `Gather`), if its weight is the transpose
+    of this constant. The `Dense` then reads the constant as a transposed weight.
     """
     tables = dict.fromkeys(
         node.inputs[0]

@@ -1,9 +1,9 @@
-"""Convolutions with 3 x 3 windows by Winograd's method F(m x m, 3 x 3): transformed tiles, matrix products, output
-tiles.
+"""Convolutions with 3 x 3 windows by Winograd's method F(m x m, 3 x 3): input tiles are transformed, matrix products
+are computed, and their results are transformed to tiles of the output.
 
-The products take (m + 2)**2 / (9 * m**2) of the multiplications (4/9 for m = 2, 1/4 for m = 4), but the tiles of input,
-products and weights have more bytes than the tensors they replace. The target decides where the method saves time
-(`Tiling`).
+The method needs fewer multiplications, by a factor of (m + 2)**2 / (9 * m**2): 4/9 for m = 2, 1/4 for m = 4. But the
+tiles of input, products and weights have more bytes than the tensors that they replace. The target decides whether the
+method saves time (`Tiling`).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Tiling = Callable[[Sizes, int], int | None]
 
 def use_winograd(graph: Graph, tiling: Tiling) -> Graph:
     """Replaces each convolution that `tiling` chooses by three nodes: `WinogradTiles`, a convolution in groups, and
-    `WinogradOutputs`. Convolutions of one tensor with equal tiles and pads share the `WinogradTiles`.
+    `WinogradOutputs`. Two convolutions of one tensor share the `WinogradTiles` if their tile sizes and pads are equal.
     """
     chosen = [_chosen(graph, node, tiling) for node in graph.nodes]
     if not any(chosen):

@@ -20,8 +20,8 @@ from ...te.scalars import argument, argument_types
 
 @dataclass(slots=True, kw_only=True)
 class WinogradNodes:
-    """The new graph under construction. `tiles`: for each (tensor, outputs along a side of a tile, pads), the tensor of
-    its transformed tiles.
+    """The new graph under construction. `tiles`: the tensors of transformed tiles, by (transformed tensor, outputs
+    along a side of a tile, pads).
     """
 
     tensors: dict[str, Tensor]
@@ -30,8 +30,8 @@ class WinogradNodes:
     tiles: dict[tuple[str, int, tuple[int, ...]], str] = field(default_factory=dict)
 
     def rewrite(self, node: Node, operator: Convolution, sizes: Sizes, m: int) -> None:
-        """Adds the three nodes that replace the convolution `node`, for tiles of `m` x `m` outputs; the last of them
-        has the convolution's name, output, and list of fused ONNX nodes.
+        """Adds the three nodes that replace the convolution `node`, for tiles of `m` x `m` outputs. The last of the
+        three has the convolution's name, output, and list of fused ONNX nodes.
         """
         block = self.tensors[node.output].block
         matrices = (m + WINOGRAD_TAPS - 1) ** 2
@@ -75,9 +75,9 @@ class WinogradNodes:
         return self.tiles[key]
 
     def _weights(self, node: Node, m: int, channels: int, filters: int) -> np.ndarray:
-        """Transforms the weights of a convolution for Winograd's method with tiles of `m` x `m` outputs. Returns the
-        shape (n * n * filters, channels, 1, 1) with n = m + 2; filters and channels are padded with zeros to the given
-        numbers, which are whole blocks.
+        """Transforms the weights of a convolution for Winograd's method with tiles of `m` x `m` outputs. The result has
+        shape (n * n * filters, channels, 1, 1) with n = m + 2. `filters` and `channels`: the numbers rounded up to
+        whole blocks, to which the weights are padded with zeros.
         """
         made = transformed_weights(self.constants[node.inputs[1]], m).swapaxes(1, 2)
         matrices, *sizes = made.shape
@@ -98,8 +98,8 @@ class WinogradNodes:
 
 
 def _without_weights(node: Node) -> Expr | None:
-    """The expression that is fused with a convolution, for a node that does not have the weight (input 1) among its
-    inputs: the numbers of later inputs are reduced by one.
+    """Adapts an expression that is fused with a convolution to a node that does not have the weight (input 1) among its
+    inputs. The numbers of later inputs are reduced by one.
     """
     if node.result is None:
         return None

@@ -82,8 +82,8 @@ class _Kernel:
 
     def copied(self, name: str, to: Buffer, of: Buffer, stored: Stored, first: Expr, columns: int) -> Stmt:
         """Copies rows of a matrix in `of`, from row `first` on, to the shared buffer `to`, with zeros for rows and
-        columns outside of the matrix. `columns`: number of columns of the matrix. `stored`: how `of` holds it. `name`:
-        the stage and its statement.
+        columns outside of the matrix. `columns`: number of columns of the matrix. `stored`: how `of` holds the matrix.
+        `name`: the stage and its statement.
         """
         rows, width = to.shape[0], ceil_div(columns, VECTOR) * VECTOR
         if to is self.shared.value:

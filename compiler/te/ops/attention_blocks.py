@@ -23,7 +23,7 @@ _ZERO = Const(0)
 
 
 class Blocks:
-    """The blocks of an attention, with `rows` rows each, whose steps process `step_keys` keys each.
+    """The blocks of an attention. A block computes `rows` rows, and each of its steps processes `step_keys` keys.
 
     `grid`: the loops "block.z" over the batch except for its last dimension, "block.y" over heads, "block.x" over
     blocks of rows, with their extents. `batch`: a block's index in each dimension of the batch. Parameters of the

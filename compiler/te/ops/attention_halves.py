@@ -1,8 +1,8 @@
-"""Attention as one kernel of a GPU: softmax(scores(Q K^T)) V of 16-bit matrices, in products of the sizes of tensor
-cores.
+"""Attention as one kernel of a GPU: softmax(scores(Q K^T)) V of 16-bit matrices, by matrix products of the sizes that
+tensor cores compute.
 
 The algorithm is FlashAttention-2 (Dao, "FlashAttention-2: Faster Attention with Better Parallelism and Work
-Partitioning", 2023). Each warp computes rows of the result of its own, over blocks of keys (`online_softmax`, which
+Partitioning", 2023). Each warp computes its own rows of the result, over blocks of keys (`online_softmax`, which
 defines m, l and o). Scores, m, l and o are float32 in registers; exp(score - m) is rounded to 16 bits for the product
 with V.
 """
@@ -94,8 +94,8 @@ class _Kernel:
     # Places
 
     def copied(self, name: str, to: Buffer, of: Buffer, stored: Stored, first: Expr) -> Stmt:
-        """Copies rows of a matrix in `of`, from row `first` on, to the shared buffer `to`, which has the same order of
-        rows and columns in memory. Rows outside of the matrix become zeros.
+        """Copies rows of a matrix in `of`, from row `first` on, to the shared buffer `to`. Both buffers have the same
+        order of rows and columns in memory. Rows outside of the matrix become zeros.
         """
         rows, columns = to.shape if stored.by_rows else to.shape[::-1]
         source = region(of, *stored.box(self.blocks.batch, (first, rows), (0, columns)))
@@ -195,9 +195,9 @@ class _Kernel:
         return self.tile.phase(name, body, "zy")
 
     def weights(self, z: Expr, y: Expr, x: Expr) -> Stmt:
-        """Updates the greatest score of each row, replaces a lane's scores by the weights exp(score - greatest),
-        rescales the lane's sums of weights and of weighted rows of V, and adds the weights to the former. `z`, `y`,
-        `x`: split, warp and lane.
+        """Updates the greatest score of each row, and replaces a lane's scores by the weights exp(score - greatest).
+        Rescales the lane's sums of weights and its sums of weighted rows of V. Adds the new weights to the sums of
+        weights. `z`, `y`, `x`: split, warp and lane.
         """
         m, h, n, p, c, u = (Var(f"weights.{v}") for v in "mhnpcu")
         total = self.total[z, y, m, h, x]

@@ -36,8 +36,8 @@ class Splits:
         """The last stages: "give.bounds" and "give", in which each warp stores its partial results in shared memory,
         and "post", in which all threads of the block compute the result.
 
-        Buffers of the partial results: `greatest` has the greatest score of each row of a lane, `total` the row's sum
-        of weights (both are equal in all lanes of a row), and `sum` has each warp's sums of weighted rows of V.
+        Several lanes hold the elements of one row. `greatest` has the row's greatest score and `total` the row's sum of
+        weights; both values are equal in all these lanes. `sum` has each warp's sums of weighted rows of V.
         """
         m, h, t, c, i, j = (Var(f"give.{v}") for v in "mhtcij")
 
@@ -83,8 +83,8 @@ class Splits:
         return nest([(step, rows * vectors // tile.threads)], allocated((value,), one), kind="unroll")
 
     def joined(self, value: Buffer, row: Expr, column: Expr) -> Stmt:
-        """Joins the splits of the keys: sets `value`, of any length, to as many elements of the result, in row `row` of
-        the block, from `column` on.
+        """Joins the splits of the keys. Fills the buffer `value` with elements of the result: neighbouring elements in
+        row `row` of the block, from column `column` on.
         """
         (wide,) = value.shape
         e, v, w, s, r, q = (Var(f"post.{v}") for v in "evwsrq")

@@ -71,8 +71,8 @@ class Result:
         return allocated((sums, bounds), seq(*stages))
 
     def over_splits(self, sums: Buffer, bounds: Buffer, y: Expr, x: Expr) -> Stmt:
-        """Combines the partial results of all splits of the keys, for the rows of one thread: divides the sum of all o
-        by the sum of all l, after both are multiplied by exp(m - greatest m of all splits).
+        """Combines the partial results of all splits of the keys, for the rows of one thread. First multiplies o and l
+        of each split by exp(m - greatest m of all splits). Then divides the sum of all o by the sum of all l.
 
         `sums`: for each split, o, the weighted sum of rows of V. `bounds`: bounds[0] holds the greatest score m of each
         split, and bounds[1] holds l, the sum of its weights. `y`, `x`: coordinates of the thread.

@@ -25,9 +25,9 @@ from .sums import Epilogue, Loops, padded_input, summed
 class FloatSums:
     """A convolution with sums in float32; positions outside the input read as 0.
 
-    The functions below state the layout of the weights. If `epilogue` adds a bias, B, an element for each channel of
-    the output, is a parameter; if it adds an operand, so is R, of Y's shape. The last block of Y may have more lanes
-    than filters: Y is zero in these lanes. `dtype`: type of X and the weights, a float of 16 or 32 bits.
+    The functions below state the layout of the weights. Further parameters: B, with an element for each channel of the
+    output, if `epilogue` adds a bias; R, of Y's shape, if `epilogue` adds an operand. The last block of Y may have more
+    lanes than filters: Y is zero in these lanes. `dtype`: type of X and the weights, a float of 16 or 32 bits.
     """
 
     epilogue: Epilogue = field(default_factory=Epilogue)
@@ -102,7 +102,7 @@ def blocked_convolution(
 def blocked_depthwise(
     shape: Convolution, *, block: int, sums: Sums | None = None, name: str = "depthwise"
 ) -> Program:
-    """`blocked_convolution` for a depthwise `shape`, whose groups are its channels.
+    """`blocked_convolution` for a depthwise `shape`: each channel is a group.
 
     Parameters, with CB the blocks of channels: X [batch, CB, height, width, block]; W [KH, KW, CB * block]; the
     parameters of `sums` (B [CB * block] or P [CB, 2, block]); Y [batch, CB, OH, OW, block]. Intermediates as in
@@ -156,7 +156,7 @@ class Layout:
     `data`, `weight`, `bias`: shapes of X, W and B. `outer`: the loops around positions. `lanes`: lanes of an output
     vector. `channels`: the channels summed over, as (blocks, channels of a block), or None. Functions: `factors`
     returns the factors of a product, loads of X (or `padded`) and W; `channel` returns the indices of an output's
-    channel in B; `block` returns the index of its block in P. `filters`: filters of a group, without padding.
+    channel in B; `block` returns the index of the channel's block in P. `filters`: filters of a group, without padding.
     """
 
     data: tuple[int, ...]

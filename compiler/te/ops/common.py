@@ -238,7 +238,7 @@ class Outputs:
         lanes, (images, filters, rows, columns) = (blocks.batch, blocks.block_out), shape
         if filters % blocks.outputs:
             raise ValueError(
-                f"{filters} blocks of filters must be a multiple of {blocks.outputs}, the output vectors of a position"
+                f"{filters} output vectors do not fill whole positions, each of which has {blocks.outputs} vectors"
             )
         between = () if placement.apart == 1 else (placement.apart,)
         adjacent = placement.spread is not None and placement.spread.adjacent

@@ -50,7 +50,7 @@ def conv2d(
     factors: Factors = PLAIN_FACTORS,
     name: str = "conv2d",
 ) -> Program:
-    """Y = post(bias + sum over the window of W * X), positions outside X reading as `pad_value`.
+    """Y = post(bias + sum over the window of W * X), where positions outside X read as `pad_value`.
 
     Let B, ci, co be the fields of `blocks`, NB = ceil(batch / B), CB and OB the channel blocks. Parameters: X int8[NB,
     CB, H, W, B, ci]; W int8[OB, CB, KH, KW, co, ci]; P int32[OB, 2, co] (row 0: biases, row 1: bits of float32 scales);

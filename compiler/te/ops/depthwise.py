@@ -73,8 +73,8 @@ class Filters:
 
 
 def packed_rows(config: Config, weight: np.ndarray) -> np.ndarray:
-    """Packs weights of a depthwise convolution, int8 (C, taps), as tiles [ceil(C / block), T, block_out, block_in], in
-    which each tap (element of the window) is a row with the weights of the block's channels.
+    """Packs int8 weights (C, taps) of a depthwise convolution as tiles [ceil(C / block), T, block_out, block_in]. Each
+    tap (element of the window) is a row of a tile, with the weights of the block's channels.
 
     T = ceil(taps / m), where a tile holds m = min(block_in, block_out) rows.
     """
@@ -102,7 +102,7 @@ def depthwise_conv2d(
     zero_points: Pair = (0, 0),
     name: str = "depthwise_conv2d",
 ) -> Program:
-    """Y[c] = post(bias[c] + sum over the window of W[c] * X[c]), positions outside X reading as `pad_value`.
+    """Y[c] = post(bias[c] + sum over the window of W[c] * X[c]), where positions outside X read as `pad_value`.
 
     Parameters are those of `conv2d`, except for W, whose layout `filters` describes; `placement` is as in `conv2d`.
     `zero_points`: values that are subtracted from the elements of X and of W.

@@ -79,8 +79,8 @@ def pooled(
     beside: Buffer | None = None,
     y_type: DType | None = None,
 ) -> Program:
-    """A pool: Y[n, y, x, j] = finish(sum or maximum over the window of X, y, x), with the `sums` of windows. Y has the
-    type `y_type` (None: the type of X).
+    """A pool: Y[n, y, x, j] = finish(s, y, x), where s is the sum or maximum of X over the window (`sums` says which).
+    Y has the type `y_type` (None: the type of X).
 
     Parameter `x_in` is X [outer, height, width, lanes]. `beside`: a further parameter of the program, which `finish`
     may read. Intermediates and loops are as in `float_pool`.

@@ -82,8 +82,8 @@ def running_product(
 def extreme_index(
     shape: Shape, axis: int, *, least: bool = False, last: bool = False, dtype: DType = DType.FLOAT32
 ) -> Program:
-    """Y = the index of the greatest element along `axis` (with `least` of the smallest). Of several equal elements the
-    first one counts or, with `last`, the last one.
+    """Y = the index of the greatest element along `axis`, or with `least` of the smallest element. If several elements
+    are equal, the first one counts or, with `last`, the last one.
 
     Parameters: X [outer, size of the axis, inner] of `dtype`; Y int64 [outer, inner]. The buffer `best` holds the
     greatest element so far. Statements "first" and "best.first" begin with the element at index 0; "index" and "best"
@@ -121,8 +121,12 @@ def top_k(
     "index" store the elements with ranks below `count` in Y and I, at their ranks. Raises ValueError if the shape does
     not have this axis, or if `count` is greater than its size.
     """
-    if not 0 <= axis < len(shape) or not 1 <= count <= shape[axis]:
-        raise ValueError(f"shape {shape} has no {count} elements along axis {axis}")
+    if not 0 <= axis < len(shape):
+        raise ValueError(f"shape {shape} has no axis {axis}")
+    if not 1 <= count <= shape[axis]:
+        raise ValueError(
+            f"axis {axis} of shape {shape} has {shape[axis]} elements; cannot select {count} of them"
+        )
     outer, size, inner = around_axis(shape, axis)
     x = Buffer(name="X", shape=(outer, size, inner), dtype=dtype)
     y, index = (

@@ -1,5 +1,5 @@
-"""Matrix products with the stages of `te.ops.product` (copies of the operands, sum "gemm", epilogue "post"), whose
-right-hand matrices are gathered from a tensor.
+"""Matrix products whose right-hand matrices are gathered from a tensor. They have the stages of `te.ops.product`
+(copies of the operands, sum "gemm", epilogue "post").
 """
 
 from __future__ import annotations

@@ -62,7 +62,9 @@ def _groups(axis: Sequence[Phase]) -> tuple[PhaseGroup, ...]:
 
 
 def _group(members: tuple[Phase, ...]) -> PhaseGroup | None:
-    """The phases as one group; None if their taps, outputs or bases do not fit a `PhaseGroup`."""
+    """The phases as one group. None unless they have equal numbers of taps and outputs, and their bases (input position
+    of the first tap of a phase's first output) are as in `PhaseGroup`.
+    """
     first = members[0]
     if any((p.taps, p.outputs) != (first.taps, first.outputs) for p in members):
         return None

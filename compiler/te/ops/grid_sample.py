@@ -63,8 +63,9 @@ def _place(coordinate: Expr, size: int, mode: Sampling, outside: Outside, align_
     "border" or "reflection", also moves a coordinate outside the tensor to the border, or reflects it to the inside.
 
     A cubic sample beyond the border is not moved; each of its taps reads the border element instead, as in PyTorch and
-    ONNX Runtime. ONNX's reference implementation first moves coordinates beyond the border element's outer edge to the
-    center of that element; coordinates between its center and its outer edge stay in all three.
+    ONNX Runtime. ONNX's reference implementation differs: it first moves a coordinate beyond the outer edge of the
+    border element to the center of this element. None of the three moves a coordinate between this center and this
+    edge.
     """
     if align_corners:
         place = (coordinate + 1.0) * (0.5 * (size - 1))

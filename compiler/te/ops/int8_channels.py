@@ -36,8 +36,8 @@ class Part:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """A move of `blocks` whole blocks: from part `part`, blocks `source` and following, to the output's blocks `first`
-    and following.
+    """A move of `blocks` whole blocks. Blocks `source`, `source` + 1, ... of part `part` become blocks `first`, `first`
+    + 1, ... of the output.
     """
 
     first: int

@@ -73,10 +73,11 @@ def int8_interpolation(
     """Y = the real values of X, interpolated between two rows and two columns, quantized.
 
     Parameters: uint8 X of `shape` [outer, height, width, inner]; int64 RF and CF, the first input row and column of
-    each output; float32 RW and CW [outputs, 2], the weights of the first and of the next one; uint8 Y [outer, rows,
-    columns, inner], where `outputs` is (rows, columns). Indices of X are clamped to its plane. `source` and `grid`:
-    scale and int8 zero point of X and of Y; `limits`: the least and the largest int8 value of Y. The float32 sum begins
-    with the first row, and its first column. Loops n, p, q, j contain the statement "resample".
+    each output; float32 RW and CW [outputs, 2], the weights of this first row or column and of the next one; uint8 Y
+    [outer, rows, columns, inner], where `outputs` is (rows, columns). Indices of X are clamped to its plane. `source`
+    and `grid`: scale and int8 zero point of X and of Y; `limits`: the least and the largest int8 value of Y. The
+    float32 sum adds the first row before the second row, and within a row the first column before the second. Loops n,
+    p, q, j contain the statement "resample".
     """
     outer, height, width, inner = shape
     x_in = Buffer(name="X", shape=shape, dtype=DType.UINT8)

@@ -23,7 +23,8 @@ from .sums import program_of, summed
 
 
 def int8_product(shape: Convolution, *, lanes: tuple[int, int], pad_value: int, post: Post) -> Program:
-    """Y = `post` of the sums over the window and the group's channels of W * X; X reads `pad_value` outside.
+    """Y = `post` of the sums over the window and the group's channels of W * X; positions outside X read as
+    `pad_value`.
 
     `lanes`: number of stored channels at a position of X and of Y. C and F are the channels and filters of a group, or
     the two `lanes` without groups. Parameters: uint8 X [images, height, width, lanes], or [positions, lanes] if
@@ -43,7 +44,10 @@ def int8_product(shape: Convolution, *, lanes: tuple[int, int], pad_value: int, 
     pointwise = groups == 1 and is_pointwise(shape.window)
     batch = () if groups == 1 else (groups,)
     if groups * filters != lanes[1]:
-        raise ValueError(f"{groups} groups of {filters} filters do not fill {lanes[1]} lanes")
+        raise ValueError(
+            f"{groups} groups of {filters} filters are {groups * filters} channels, but Y has {lanes[1]} lanes; the "
+            "two numbers must be equal"
+        )
 
     def buffer(name: str, dtype: DType, *sizes: int) -> Buffer:
         return Buffer(name=name, shape=sizes, dtype=dtype)
@@ -122,7 +126,8 @@ def _gathered(shape: Convolution, channels: int, pad_value: int, x: Buffer, a: B
 
 
 def channels_last_convolution(shape: Convolution, *, lanes: tuple[int, int], sums: QuantizedSums) -> Program:
-    """`blocked_convolution` of quantized tensors with groups, where one block holds all channels, another all filters.
+    """`blocked_convolution` of quantized tensors with groups. One block of X holds all channels, and one block of Y all
+    filters.
 
     `lanes`: channels in the blocks of X and of Y. Parameters: uint8 X [batch, 1, height, width, lanes]; int8 W [lanes
     of Y, KH, KW, channels of a group], zero in lanes without a filter; int32 P [1, 2, lanes] (row 0 the biases, row 1

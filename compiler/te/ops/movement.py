@@ -22,7 +22,7 @@ PAD_MODES: Mapping[str, PadMode] = MappingProxyType({mode: mode for mode in get_
 
 
 def permute(shape: Shape, axes: Sequence[int], *, dtype: DType = DType.FLOAT32) -> Program:
-    """Y = X with axis d of Y being axis `axes`[d] of X.
+    """Y = X with its axes permuted: axis d of Y is axis `axes`[d] of X.
 
     The shapes of the parameters X and Y lack dimensions of size 1, and axes that are neighbours in X and in Y are
     merged into one. Loops d0, d1, … over the dimensions of Y contain statement "move". Raises ValueError if `axes` is
@@ -147,7 +147,7 @@ def remap(shape: Shape, runs: Sequence[Runs], *, fill: float = 0.0, dtype: DType
         ]
         if not of_axis or any(r.count < 1 for r in of_axis) or any(not 0 <= e < size for e in ends):
             raise ValueError(
-                f"the runs {of_axis} must select elements of an axis of {size} elements, at least one each"
+                f"{of_axis}: an axis of {size} elements needs at least one run, and each run elements inside the axis"
             )
     pieces = prod(map(len, runs))
     if pieces > MOST_RUNS:
@@ -180,8 +180,9 @@ def remap(shape: Shape, runs: Sequence[Runs], *, fill: float = 0.0, dtype: DType
 
 
 def merge_runs(shape: Shape, runs: Sequence[Runs]) -> tuple[Shape, tuple[Runs, ...]]:
-    """The input's sizes and runs, with neighbouring axes merged if the inner one is copied whole, and each run of the
-    outer one has step 1 or one element."""
+    """The input's sizes and runs, with neighbouring axes merged. Two axes are merged if the inner axis is copied whole,
+    and each run of the outer axis has step 1 or a single element.
+    """
     sizes: list[int] = []
     merged: list[Runs] = []
     for size, of_axis in zip(shape, runs, strict=True):
@@ -206,8 +207,7 @@ def concat(shapes: Sequence[Shape], axis: int, *, dtype: DType = DType.FLOAT32) 
     """Y = the concatenation of the inputs along `axis`.
 
     Parameters of type `dtype`: the inputs X0, X1, … and Y, each [outer, size of the axis * inner]. For input i, loops
-    o.i and d.i contain the statement "move.i". Raises ValueError if the shapes differ in other axes, or have no such
-    axis.
+    o.i and d.i contain the statement "move.i". Raises ValueError if the shapes differ in other axes, or lack this axis.
     """
     rank = len(shapes[0])
     if not -rank <= axis < rank:

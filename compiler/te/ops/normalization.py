@@ -16,9 +16,9 @@ from ..scalars import divide, sqrt
 class Normalized:
     """Sizes and parameters of a normalization of `channels` rows of `size` elements in each of `outer` images.
 
-    The scale S, and with `bias` the bias B, are [size] if `by` is "row" (ONNX's LayerNormalization of the last axes,
-    channels = 1), or [channels] if it is "channel" (InstanceNormalization; also the first step of GroupNormalization,
-    with groups as channels). `epsilon` is added to the variance.
+    The scale S is [size] if `by` is "row" (ONNX's LayerNormalization of the last axes, channels = 1), or [channels] if
+    `by` is "channel" (InstanceNormalization; also the first step of GroupNormalization, with groups as channels). With
+    `bias`, the bias B has the same shape. `epsilon` is added to the variance.
     """
 
     outer: int

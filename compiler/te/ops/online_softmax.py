@@ -24,9 +24,9 @@ NOTHING = Const(0.0, DType.FLOAT32)
 def with_new_scores(
     greatest: Load, most: Load, total: Load, weigh: Callable[[Expr], Stmt], scale: Callable[[Expr], Stmt]
 ) -> Stmt:
-    """The statements of one row for a step over keys, whose greatest score is `most`. They update the row's m
-    (`greatest`) and multiply l (`total`) by exp(old m - new m). `weigh(m)` replaces the scores of the step by
-    exp(score - m) and adds them to l; `scale(factor)` multiplies o by the same factor as l. If the new m is -inf (no
+    """The statements that process one row in a step over keys; `most` is the greatest score of the step. They update
+    the row's m (`greatest`) and multiply l (`total`) by exp(old m - new m). `weigh(m)` replaces the scores of the step
+    by exp(score - m) and adds them to l; `scale(factor)` multiplies o by the same factor as l. If the new m is -inf (no
     key seen so far), `weigh` gets 0 in its place.
     """
     new, base, factor = (_register(f"weights.{name}") for name in ("new", "base", "factor"))

@@ -105,6 +105,6 @@ class PatchLayout:
         """Number of patches for a row of `outputs` outputs; raises ValueError if these do not fill whole patches."""
         if outputs % self.columns:
             raise ValueError(
-                f"a row of {outputs} outputs must be a multiple of {self.columns}, the columns of a patch"
+                f"a row of {outputs} outputs does not fill whole patches, each of which has {self.columns} columns"
             )
         return outputs // self.columns

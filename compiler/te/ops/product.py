@@ -63,9 +63,9 @@ def product(
 
     Parameters: X and W as in `Matrices`; B [columns] if the epilogue adds a bias; R, of Y's shape, if it adds an
     operand; Y [batch dimensions, rows, columns]. `te.merge.merge_broadcast` merges the batch dimensions of X, W and Y.
-    It also regards the shapes `beside`, of tensors that the caller broadcasts against the batch of Y. Intermediate:
-    `sum`, shaped like Y, in the type of the sums (statement "dense", loops dense.b0, …, dense.i, dense.j, dense.k).
-    Statement "post" in loops b0, …, i, j stores Y. The epilogue is computed in float32 if Y is a float.
+    The merged dimensions must also suit `beside`: shapes of tensors that the caller broadcasts against the batch of Y.
+    Intermediate: `sum`, shaped like Y, in the type of the sums (statement "dense", loops dense.b0, …, dense.i, dense.j,
+    dense.k). Statement "post" in loops b0, …, i, j stores Y. The epilogue is computed in float32 if Y is a float.
 
     With `staged`, the sum's statement and loops are called "gemm", and the sum reads a copy `a` of X and a copy `b` of
     W. For "as they lie" both copies have the layout of the original. For "by depth", `b` is [batch, depth, columns]
@@ -144,7 +144,8 @@ def tensor_product(
     plain = epilogue is None or epilogue.is_identity
     if not (output.is_float or (output is DType.INT32 is total and plain)):
         raise ValueError(
-            f"an output of {output} is not supported for factors of {dtype}, at least not with an epilogue"
+            f"an output of {output} is not supported for factors of {dtype}; use a float type, or int32 for integer "
+            "factors without epilogue"
         )
     types = Types(x=dtype, w=weight_dtype, total=total, y=output)
     program = product(sizes, types=types, epilogue=epilogue, staged="as they lie", name="tensor_gemm")

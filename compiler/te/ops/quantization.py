@@ -37,8 +37,8 @@ def store_activation(
     """Y = X as a uint8 activation: float32 is quantized (`vdla.isa.scales.quantize`), int8 gets 128 added, uint8 stays.
 
     Parameters: X of `dtype` [batch, channels, plane]; Y uint8[batch, ceil(channels / block), plane, block], with zeros
-    beyond the channels. `zero_point`: of the int8 tensor, to which 128 is added. The result for NaN is undefined. Loops
-    n, o, p, j around the statement "map".
+    beyond the channels. `zero_point`: the zero point of the int8 tensor. The result for NaN is undefined. Loops n, o,
+    p, j around the statement "map".
     """
     x = Buffer(name="X", shape=(batch, channels, plane), dtype=dtype)
     y = Buffer(name="Y", shape=(batch, ceil_div(channels, block), plane, block), dtype=DType.UINT8)
@@ -61,8 +61,8 @@ def load_activation(
 ) -> Program:
     """Y = the activations X in the type that the model declares: float32 dequantized, uint8 unchanged, int8 minus 128.
 
-    Parameters: X uint8[batch, ceil(channels / block), plane, block]; Y of `dtype` [batch, channels, plane]. `scale`,
-    `zero_point`: of the int8 tensor, for float32. Loops n, o, p contain the statement "map".
+    Parameters: X uint8[batch, ceil(channels / block), plane, block]; Y of `dtype` [batch, channels, plane]. `scale` and
+    `zero_point` of the int8 tensor are used for float32. Loops n, o, p contain the statement "map".
     """
     x = Buffer(name="X", shape=(batch, ceil_div(channels, block), plane, block), dtype=DType.UINT8)
     y = Buffer(name="Y", shape=(batch, channels, plane), dtype=dtype)

@@ -1,4 +1,4 @@
-"""Resizing of images as defined by ONNX's Resize: tables hold the position in the input of each output."""
+"""Resizing of images as defined by ONNX's Resize: tables hold, for each output, a position in the input."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ def axis_table(
     rounding: Rounding = "round_prefer_floor",
 ) -> AxisTable:
     """The table that gives, for each of `outputs` elements of a resized axis, the position in the axis of `size`
-    elements. `scale`: ratio of the sizes as the model declares it (None: outputs / size), which decides the positions
-    even if it leaves the size as it is.
+    elements. `scale`: ratio of the sizes as the model declares it (None: outputs / size). The scale decides the
+    positions even if it does not change the size.
 
     Positions are computed in float32 by ONNX Runtime's formulas, so that a position halfway between two elements is
     rounded to the same element. ONNX Runtime has different formulas for different rounding modes (found by comparison

@@ -1,7 +1,7 @@
 """A first convolution fused with the max-pool after it, with accumulator rows in a ring.
 
-Windows of a 3x3 pool with stride 2 overlap by a row, which separate tiles would compute twice. With a ring of rows that
-advances with the pool, every convolution result is computed once and never stored in DRAM.
+Windows of a 3x3 pool with stride 2 overlap by a row. Separate tiles would compute this row twice. With a ring of rows
+that advances with the pool, every convolution result is computed once and never stored in DRAM.
 """
 
 from __future__ import annotations
@@ -45,9 +45,9 @@ def rings_of(
     pool does not fit. `outputs`: (height, width) of the convolution's output; `acc_depth`: number of accumulator
     vectors.
 
-    A ring row holds one row of several blocks of filters: a multiple of `together`, and at most `most_filters`, of all
-    `filter_blocks`. A ring has at least one row more than a window of the pool, so that the array can compute while a
-    window is read; more rows let the array compute further ahead.
+    A ring row holds one row of several blocks of filters. The number of these blocks is a multiple of `together` and at
+    most `most_filters`; `filter_blocks` is the number of all blocks. A ring has at least one row more than a window of
+    the pool, so that the array can compute while a window is read; more rows let the array compute further ahead.
 
     Windows must overlap by as many rows as the pool has top pads, so that every step computes `stride` new rows. A
     window may continue from the last ring row to the first, so the number of rows must divide `acc_depth`.
@@ -73,19 +73,19 @@ def patch_conv2d_pool(
     post: Post,
     name: str = "patch_conv2d_pool",
 ) -> Program:
-    """A convolution of patches (gathered windows of the image), fused with the max-pool after it: Y = post(bias +
-    maximum over each window of the pool of the convolution's sums).
+    """A convolution of patches (gathered windows of the image), fused with the max-pool after it: Y = post(bias + the
+    greatest sum of the convolution in each window of the pool).
 
     Parameters X, W, P are those of `patch_conv2d`. Y int8[NB, OB, PH, PW, B, co], and the operand R of the same shape
     if `post` has one, are as in `conv2d`. There are two intermediates: `patches` as in `patch_conv2d`, and the ring of
     accumulators `acc` int32[ring.rows, ring.pitch, B, co]. Let top and left be the pads of the pool. The sum at
     convolution row r and column x, of filter block o within its group, is in ring row (r + top) % ring.rows at vector o
-    * ring.width + x + left. All other elements of the ring hold the least int32.
+    * ring.width + x + left. All other elements that the pool reads hold the least int32.
 
     The outer loops are og (groups of ring.filters filter blocks), n (images), and ty (rows of Y). For each row of Y,
     loops conv.y, conv.o and conv.x first fill the ring; conv.y runs over the convolution rows that no earlier row of Y
-    has needed. Then loops o and x compute the row of Y. If several output columns share a patch, conv.x runs over
-    patches, and a loop conv.xi over the columns of a patch.
+    has needed. Then loops o and x and, if a block has several output vectors, loop s compute the row of Y. If several
+    output columns share a patch, conv.x runs over patches, and a loop conv.xi over the columns of a patch.
 
     If `patches.ring` is not None, patches are in a ring too, of `patches.ring` rows. Statement "ahead" gathers the
     first `layout.reach` rows of patches before loop ty; statement "patch" gathers one further row in each iteration of
@@ -191,8 +191,8 @@ def _fill(
 
 def _fill_below(acc: Buffer, ring: Ring, first: Expr, added: Expr, stride: int) -> Stmt:
     """Fills the ring rows below the last row of convolution outputs with the least int32, so that the max-pool ignores
-    them. A step adds `stride` rows to the ring, of which only `added` are convolution outputs; the others begin at row
-    `first`.
+    them. A step adds `stride` rows to the ring. Only `added` of these rows are convolution outputs; the other rows
+    begin at row `first`.
     """
     y, x, b, j = (Var(f"border.bottom.{v}") for v in ("y", "x", "b", "j"))
     fill = Assign.to("border.bottom", acc[(first + y) % ring.rows, x, b, j], Const(INT32_MIN, DType.INT32))

@@ -37,7 +37,7 @@ bits, so that no padding element exceeds an element of the row.
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shares:
     """The kind and the constants of a row operator, which computes for each element of a row its share of the row.
-    `look_up`: the operator is a softmax, by a table of exponentials; else a normalization.
+    `look_up`: true for a softmax, with a table of exponentials; false for a normalization.
 
     `length`: number of elements of a row. The last block is padded; the padding is ignored, and its results are 0.
     `own`: each channel has its own post-processing parameters; else all channels have the same. The other fields are

@@ -32,15 +32,15 @@ def gather_elements(shape: Shape, indices: Shape, axis: int, *, dtype: DType = D
 
 def _check_elements(shape: Shape, indices: Shape, axis: int) -> None:
     """Raises ValueError unless indices of this shape can replace positions along `axis`."""
-    if len(shape) != len(indices) or not 0 <= axis < len(shape):
+    if not 0 <= axis < len(shape):
+        raise ValueError(f"shape {shape} has no axis {axis}")
+    if len(shape) != len(indices):
         raise ValueError(
-            f"indices of shape {indices} must have as many dimensions as their data of shape {shape}, which must "
-            f"have an axis {axis}"
+            f"indices of shape {indices} and data of shape {shape} must have the same number of dimensions"
         )
     if any(i > n for d, (i, n) in enumerate(zip(indices, shape, strict=True)) if d != axis):
         raise ValueError(
-            f"indices of shape {indices} are longer than their data of shape {shape} along an axis other than axis "
-            f"{axis}"
+            f"indices of shape {indices} may exceed data of shape {shape} only along axis {axis}"
         )
 
 
@@ -67,10 +67,13 @@ def gather_nd(shape: Shape, indices: Shape, batch: int, *, dtype: DType = DType.
     shapes that do not match.
     """
     depth = indices[-1]
-    if batch + depth > len(shape) or shape[:batch] != indices[:batch] or batch >= len(indices):
-        raise ValueError(
-            f"indices of shape {indices} with {batch} batch dimensions do not match data of shape {shape}"
-        )
+    where, most = f"indices of shape {indices} with {batch} batch dimensions", len(shape) - batch
+    if batch >= len(indices):
+        raise ValueError(f"{where} need at least one more dimension")
+    if shape[:batch] != indices[:batch]:
+        raise ValueError(f"{where} must begin with the same sizes as data of shape {shape}")
+    if depth > most:
+        raise ValueError(f"{where} select by {depth} indices, but data of shape {shape} allow at most {most}")
     outer, named = prod(shape[:batch]), shape[batch : batch + depth]
     rows, rest = prod(indices[batch:-1]), prod(shape[batch + depth :])
     x = Buffer(name="X", shape=(outer, *named, rest), dtype=dtype)
@@ -84,9 +87,9 @@ def gather_nd(shape: Shape, indices: Shape, batch: int, *, dtype: DType = DType.
 def scatter_elements(
     shape: Shape, indices: Shape, axis: int, combine: Combination = "none", *, dtype: DType = DType.FLOAT32
 ) -> Program:
-    """ONNX's ScatterElements: copies X to Y, then writes each element of U to the place in Y that the same element of I
-    gives: Y[..., I[..., k, ...], ...] = U[..., k, ...], where the index from I replaces the index along `axis`. With
-    `combine`, the new value is the combination (a sum, for example) of the old value and U's.
+    """ONNX's ScatterElements: copies X to Y, then writes each element of U to Y. The element of I at the same indices
+    gives the place: Y[..., I[..., k, ...], ...] = U[..., k, ...], where the index from I replaces the index along
+    `axis`. With `combine`, the new value is the combination (a sum, for example) of the old value and U's.
 
     Parameters, in this order: X of `dtype` and `shape`; I int64 and U of `dtype`, both of the shape `indices`; Y like
     X. A negative index counts from the end; an index outside the axis writes the element at the nearer end. Statement
@@ -116,8 +119,8 @@ def scatter_nd(
     depth = indices[-1] if indices else 0
     if not 1 <= depth <= len(shape):
         raise ValueError(
-            f"indices of shape {indices} must end in a dimension of 1 to {len(shape)}, the axes of their data of "
-            f"shape {shape}"
+            f"the last size of indices of shape {indices} must be 1 to {len(shape)}, the number of dimensions of "
+            f"data of shape {shape}"
         )
     named, rest, rows = shape[:depth], prod(shape[depth:]), prod(indices[:-1])
     x, y = (Buffer(name=n, shape=(*named, rest), dtype=dtype) for n in "XY")

@@ -29,8 +29,8 @@ def softmax(shape: Shape, axis: int, *, width: int = 1, logarithm: bool = False)
 
     Parameters: X and Y, both float32 [outer, size of the axis, inner], or [outer, size] if inner is 1. Loop "row"
     contains the statements "max", "exp" ("distance" with `logarithm`), "sum" and "scale" of one row after the other.
-    They compute `width` partial results (a power of two) side by side: of one row if inner is 1, else of `width`
-    neighbouring columns (loop "column"). Raises ValueError for an axis that the shape does not have.
+    If inner is 1, they compute `width` partial results (a power of two) of one row side by side; otherwise the results
+    of `width` neighbouring columns (loop "column"). Raises ValueError for an axis that the shape does not have.
     """
     if not -len(shape) <= axis < len(shape):
         raise ValueError(f"shape {shape} has no axis {axis}")

@@ -14,7 +14,7 @@ from .recurrent import recurrent_steps
 
 GATES = 4
 MOST_UNROLLED = 16
-"""Largest number of products of a thread that is unrolled completely, so that their loads overlap."""
+"""Largest number of products of a thread whose loop is unrolled completely, so that the loads overlap."""
 
 
 def thread_lstm_steps(

@@ -1,8 +1,8 @@
 """Convolutions by Winograd's method: fewer products than taps, for tiles of outputs computed together.
 
 F(m x m, 3 x 3) of Lavin and Gray, "Fast Algorithms for Convolutional Neural Networks" (CVPR 2016): a tile of m x m
-outputs is A^T [(G g G^T) * (B^T d B)] A for taps g and a tile d of n x n inputs, n = m + 2. Over channels the products
-in the middle are n * n products of matrices.
+outputs is A^T [(G g G^T) * (B^T d B)] A for taps g and a tile d of n x n inputs, n = m + 2. Summed over channels, the
+element-wise products in the middle become n * n products of matrices.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ POINTS = {
     2: (Fraction(0), Fraction(1), Fraction(-1)),
     4: (Fraction(0), Fraction(1), Fraction(-1), _HALF, Fraction(-2)),
 }
-"""Points at which polynomials are evaluated, besides infinity, by the size m of a tile's outputs.
+"""For each size m of output tiles (m x m outputs), the points at which polynomials are evaluated, besides infinity.
 
 The points for m = 4 amplify rounding errors less than the points 0, 1, -1, 2, -2 would, see `codegen.cuda.tolerances`
 (Barabasz, Anderson, Soodhalter, Gregg: "Error Analysis and Improving the Accuracy of Winograd Convolution for Deep
-Neural Networks", ACM TOMS 46, 2020). All give coefficients in A and B that are exact in float32.
+Neural Networks", ACM TOMS 46, 2020). All points give coefficients in A and B that are exact in float32.
 """
 ALIGNED = 4
 """Number of float32 values in the widest memory access; the number of tiles in a row is rounded up to a

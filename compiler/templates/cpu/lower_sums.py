@@ -84,7 +84,7 @@ def _sum(
     expression: Expression,
     schedule: Callable[..., Schedule],
 ) -> LoweredCpuNode:
-    """The kernel of a sum of products (`expression`, with the `epilogue`) and fused operators, by `schedule`."""
+    """The kernel, scheduled by `schedule`, of a sum of products (`expression`), its `epilogue` and fused operators."""
     ends = fused(graph, node, expression.program, inside=expression.inside)
     bound = {"X": node.inputs[0], "Y": node.output}
     if epilogue.operand:

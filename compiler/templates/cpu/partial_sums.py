@@ -1,4 +1,4 @@
-"""Schedules the reduction loops of long sums, cut into partial sums, and prefetches of weights.
+"""Schedules long sums: cuts their reduction loops into partial sums, and adds prefetches of weights.
 
 Partial sums are for accuracy: rounding errors grow with the number of terms added in sequence.
 """

@@ -27,8 +27,8 @@ MOST_ROWS, MOST_POSITIONS, MOST_VECTORS = 6, 16, 8
 with few filters wait for their loads (28 positions of one block of filters are 20% slower than 16).
 """
 STEPS = 4
-"""Default number of unrolled steps of a sum: 3 to 10% faster than no unrolling (20 convolutions and products on a
-Golden Cove whose weights stay in the caches), and equally fast with prefetches.
+"""Default number of unrolled steps of a sum: 3 to 10% faster than no unrolling (20 convolutions and products whose
+weights stay in the caches of a Golden Cove), and equally fast with prefetches.
 """
 WIDE = 256
 """Least width of vectors, in bits, at which x86 multiplies with an operand in memory (a vector or a broadcast element),
@@ -52,7 +52,7 @@ def fits(target: CpuTarget, rows: Number, vectors: Number) -> np.ndarray:
 
 
 def step_cycles(rows: Number, vectors: Number, vector_cost: float | np.ndarray = VECTOR_COST) -> np.ndarray:
-    """Time (in vector multiplications) of a term of `rows` x `vectors` sums; `vector_cost`: time of a load."""
+    """Time to add a term to `rows` x `vectors` sums, in vector multiplications; `vector_cost`: time of a load."""
     loads = ELEMENT_COST * rows + vector_cost * vectors
     return np.maximum(np.maximum(rows * vectors, loads), LATENCY_SUMS) + LOAD_SHARE * loads
 
@@ -67,7 +67,7 @@ def tile_cycles(
     """Estimated time, in vector multiplications, of a matrix of sums in tiles (smaller tiles at its ends); float64.
 
     `sizes`, `tile`: (rows, columns, blocks of filters) of matrix and tile. `depth`: terms of a sum. `split`: vectors of
-    a block. `vector_cost`: time to load one.
+    a block. `vector_cost`: time to load a vector.
     """
     cost = np.zeros(np.broadcast_shapes(*(np.shape(t) for t in tile)))
     parts = [((t, size // t), (size % t, 1)) for size, t in zip(sizes, tile, strict=True)]
@@ -113,15 +113,15 @@ def choose_positions(
     most_vectors: int = MOST_VECTORS,
 ) -> tuple[int, int, int]:
     """`choose_tile` for tiles of at most MOST_ROWS rows, MOST_POSITIONS pixels and `most_vectors` blocks of filters.
-    `sizes`: rows, columns and blocks of the output. `depth`: products of a sum. `shares`, `vector_cost`: as for it.
+    `sizes`: rows, columns and blocks of the output. `depth`: products of a sum. Other arguments: see `choose_tile`.
     """
     return choose_tile(target, sizes, depth, (MOST_ROWS, MOST_POSITIONS, most_vectors), shares, vector_cost)
 
 
 def row_block(target: CpuTarget, rows: int, tile_rows: int, row_bytes: int) -> int:
     """How many of a product's `rows` (`row_bytes` each) share a panel of packed weights that stays in the second-level
-    cache: whole tiles of `tile_rows` rows, at least one, up to twice that cache or all rows (rounded up to a tile).
-    Reading rows again for each panel costs little, as a tile uses an element for all its columns.
+    cache: whole tiles (`tile_rows` rows each) that take at most twice that cache, but at least one tile. Reading rows
+    again for each panel costs little, as a tile uses an element for all its columns.
     """
     tiles = max(1, target.cache_bytes[1] * 2 // (row_bytes * tile_rows))
     return tile_rows * min(tiles, -(-rows // tile_rows))
@@ -135,5 +135,5 @@ def most_steps(target: CpuTarget) -> int:
 
 
 def written_steps(target: CpuTarget, depth: int) -> int:
-    """Number of steps to unroll of a sum of `depth` terms: the greatest divisor of `depth` up to `most_steps`."""
+    """Number of unrolled steps for a sum of `depth` terms: the greatest divisor of `depth` up to `most_steps`."""
     return max(steps for steps in range(1, most_steps(target) + 1) if depth % steps == 0)

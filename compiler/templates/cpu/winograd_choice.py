@@ -17,7 +17,7 @@ from .register_tile import choose_positions, tile_cycles
 
 WEIGHT_BYTES_CYCLE = 5.0
 """Weight bytes per cycle from memory. Measured with 512 x 512 weights for each of 36 elements of a transformed window,
-for 16 tiles: they take 5.0 ms on a Golden Cove core of 2.65 GHz; their arithmetic alone takes 2.1 ms.
+for 16 tiles: the products take 5.0 ms on a Golden Cove core of 2.65 GHz; the arithmetic alone takes 2.1 ms.
 """
 TRANSFORM_BYTES_CYCLE = 5.0
 """Bytes per cycle of writing transformed input tiles, or of reading products to transform them to outputs. Measured

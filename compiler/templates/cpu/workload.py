@@ -1,8 +1,8 @@
 """Workloads on processors: complete descriptions of operators, as data, from which another process can build the same
 operators.
 
-Schedules are tuned and recorded for a workload: the whole program of a kernel, with all fused operators, for which
-sketch rules (rules that generate schedules) make the space.
+A workload is the whole program of a kernel, with all fused operators. Schedules are tuned and recorded for a workload;
+sketch rules (rules that generate schedules) make its search space.
 """
 
 from __future__ import annotations

@@ -21,10 +21,10 @@ def lay_along_depth(s: Schedule, constants: Sequence[str] = ()) -> list[str]:
     """Changes the copies of a product's factors (`te.ops.product`) into copies of boxes (rectangles of elements) whose
     last dimension is the depth.
 
-    A factor whose last dimension is not the depth is packed ahead if it is one of the `constants`; otherwise a separate
-    kernel transposes it first. Schedules these kernels and returns the names of their copy statements. Factors that are
-    computed, not copied, stay unchanged. Raises LegalityError if the factors do not have the form that
-    `gemm_mma.factors` requires.
+    A factor whose last dimension is not the depth is packed ahead if it is one of the `constants`. Otherwise a separate
+    kernel transposes it first, unless the factor is copied element by element: then the copy itself changes the order.
+    Schedules the kernels that transpose, and returns the names of their copy statements. Factors that are computed, not
+    copied, stay unchanged. Raises LegalityError if the factors do not have the form that `gemm_mma.factors` requires.
     """
     return [stage for f in factors(s.program) if (stage := _lay(s, f, constants)) is not None]
 

@@ -44,8 +44,8 @@ def program_of(target: GpuTarget, sizes: Attention, tile: Tile) -> Program:
 
 def fits(target: GpuTarget, sizes: Attention) -> bool:
     """Whether this kernel can compute an attention: Q, K and V have at most `MOST_COLUMNS` columns; the grid is within
-    its limits; and a block has enough shared memory for a tile with at least a warp of threads (or, if the largest tile
-    has fewer, with as many threads as this tile).
+    its limits; and a block has enough shared memory for a tile. The tile must have at least a warp of threads or, if
+    the largest tile has fewer threads, as many as the largest tile.
     """
     *rest, heads = sizes.batch or (1,)
     if max(sizes.depth, sizes.columns) > MOST_COLUMNS or max(heads, prod(rest)) > GRID_LIMITS["y"]:

@@ -38,7 +38,9 @@ of Q.
 WARPS = 4
 """Number of warps of a block with default knobs."""
 KEYS = 64
-"""Largest number of keys of a split in one step with default knobs. Their scores take 32 registers of a thread."""
+"""Largest number of keys of a split in one step with default knobs. The scores of these keys take 32 registers of a
+thread.
+"""
 F32 = DType.FLOAT32
 
 
@@ -90,8 +92,8 @@ def _tiles(target: GpuTarget, sizes: Attention) -> Iterator[WarpTile]:
 
 
 def shared_bytes(sizes: Attention, tile: WarpTile) -> int:
-    """Bytes of shared memory of a block: the largest of Q, the keys and values of all stages, and the sums, which use
-    the same memory one after the other.
+    """Bytes of shared memory of a block. Q, the keys and values of all stages, and the sums use the same memory one
+    after the other, so the largest of the three counts.
     """
 
     def matrix(stored: Stored, rows: int, columns: int) -> int:

@@ -1,4 +1,4 @@
-"""Schedules tensor expressions whose loops have the names of the block and thread axes to which they are bound."""
+"""Schedules tensor expressions in which each loop's name says to which axis of blocks or threads the loop is bound."""
 
 from __future__ import annotations
 

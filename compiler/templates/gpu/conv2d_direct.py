@@ -51,8 +51,8 @@ def is_faster(target: GpuTarget, program: Program) -> bool:
 def seconds_of(target: GpuTarget, program: Program) -> float:
     """Estimated seconds with `choose_knobs`; infinity if the direct method does not apply.
 
-    It does not apply to windows of a single tap, if no tile fits into shared memory, or if the target may round factors
-    to tf32 (`tensor_float`), for tensor cores.
+    It does not apply if the window has a single tap, if no tile fits into shared memory, or if the target may round
+    factors to tf32 (`tensor_float`), for tensor cores.
     """
     layer = layer_of(program)
     if target.tensor_float or prod(layer.taps) == 1:

@@ -1,8 +1,8 @@
 """Depthwise convolutions on a GPU, bound by memory: each thread computes several rows of one channel's outputs.
 
 Adjacent threads compute adjacent columns, so that a warp's loads and stores are contiguous. A thread holds the inputs
-of its windows in registers, and uses each loaded row for several of its outputs. Columns of the input that windows of
-adjacent threads share are loaded by each of these threads, from the first-level cache.
+of its windows in registers, and uses each loaded row for several of its outputs. Windows of adjacent threads share
+columns of the input; each of these threads loads the shared columns, from the first-level cache.
 """
 
 from __future__ import annotations

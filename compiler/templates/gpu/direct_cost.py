@@ -72,8 +72,8 @@ class Knobs:
     """The tiling of a direct convolution.
 
     A block has `threads_z` x `threads_y` x `threads_x` threads along filters, rows and columns. Each thread computes
-    `filters` adjacent filters at `rows` x `columns` positions. Adjacent threads compute adjacent positions; so from one
-    column of a thread to its next one the distance is `threads_x`, from row to row `threads_y`.
+    `filters` adjacent filters at `rows` x `columns` positions. Adjacent threads compute adjacent positions, so the
+    columns of one thread are `threads_x` apart and its rows are `threads_y` apart.
 
     A step processes `channels` channels. The inputs of `stages` steps are in shared memory at once. With one stage a
     step waits for its copies; with more stages, copies for later steps run meanwhile.
@@ -227,8 +227,8 @@ def estimate_cost(target: GpuTarget, layer: Layer, c: Columns) -> CostEstimates:
 
 @lru_cache(maxsize=LAYERS)
 def best_knobs(target: GpuTarget, layer: Layer) -> tuple[Knobs, float]:
-    """The knobs of a fixed list with the least estimated seconds, and these seconds; among equal estimates, the knobs
-    with the smallest lower bound on the time.
+    """The knobs with the least estimated seconds among the settings in a fixed list, and these seconds; among equal
+    estimates, the knobs with the smallest lower bound on the time.
 
     Raises ValueError if all knobs exceed the limits of a block.
     """

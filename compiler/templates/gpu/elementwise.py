@@ -52,8 +52,8 @@ def choose_knobs(target: GpuTarget, program: Program) -> Knobs:
 
 
 def schedule(target: GpuTarget, program: Program, knobs: Knobs | None = None) -> Schedule:
-    """Schedules `te.ops.float_elementwise`, `gather`, `resize`, `relayout` and similar programs, whose global arrays
-    `flat.flattened` has flattened to one dimension.
+    """Schedules `te.ops.float_elementwise`, `gather`, `resize`, `relayout` and similar programs. The function
+    `flat.flattened` must first flatten their global arrays to one dimension.
 
     Each nest of loops around a statement becomes a kernel (`knobs`: default `choose_knobs`).
     """

@@ -1,9 +1,9 @@
 """The cost model of tiled sums of products on a GPU, for many tiles at once, and the choice of a tile by this model.
 
-The model adds up, for each step of a block, the cycles of a multiprocessor's busiest unit and the latencies that too
-few stages or blocks leave exposed, and multiplies by the rounds of blocks on the busiest multiprocessor. Its constants
-are from NVIDIA's documents, or fitted to 1,100 tiles on an H100 (least squares of logarithms, fast tiles weighted
-more). `benchmarks/gpu_cost.py` measures its errors.
+For each step of a block, the model adds up the cycles of a multiprocessor's busiest unit and the latencies that too few
+stages or blocks leave exposed. The sum over all steps is multiplied by the number of rounds of blocks on the busiest
+multiprocessor. Its constants are from NVIDIA's documents, or fitted to 1,100 tiles on an H100 (least squares of
+logarithms, fast tiles weighted more). `benchmarks/gpu_cost.py` measures its errors.
 """
 
 from __future__ import annotations

@@ -144,8 +144,8 @@ def is_half(program: Program) -> bool:
 
 
 def factors(program: Program) -> tuple[Factor, Factor]:
-    """The factors of a program's product. Raises LegalityError if the product does not have the form that `schedule`
-    requires.
+    """The left and right factor, `a` and `b`, of a program's product. Raises LegalityError if the product does not have
+    the form that `schedule` requires.
     """
     reduce = find_statement(program, "gemm")
     loads = loads_in(reduce.value) if isinstance(reduce, Reduce) else []
@@ -195,7 +195,7 @@ def blocks_in_groups(
 ) -> tuple[list[tuple[str, LoopKind]], str]:
     """Changes the order in which blocks compute the tiles of a product: `group` tiles that lie one below the other get
     successive block numbers. `i`, `j`: loops over the rows and the columns of tiles. `grid`: loops around the tiles.
-    Tiles are not grouped if there are such loops, if `group` is 1 or does not divide the rows of tiles, or if the grid
+    Tiles are not grouped if `grid` has a loop, if `group` is 1 or does not divide the rows of tiles, or if the grid
     would exceed CUDA's limits.
 
     Blocks that run at the same time share fetched data in the second-level cache; they share most if their tiles cover

@@ -1,12 +1,12 @@
 """Matrix products by warpgroups (sm_90a): tensor cores read both factors directly from shared memory.
 
-Like `gemm_mma`, except that no warp loads fragments of the factors. Four warps (a warpgroup) together multiply 64 rows
-of a slice by up to 256 columns, with the sums in their registers. A bulk copy fetches a slice of a factor as boxes
-(rectangles) of swizzled rows (`codegen.cuda.bulk_copies`). If rows of the factors do not begin at multiples of 16
-bytes, or a slice is not rectangular in memory, threads copy lines of 16 bytes each, into core matrices of 8 lines
-(`codegen.cuda.wgmma`); one unused line separates core matrices. Factors of 8 bits and of float32, which bulk copies
-round to tf32, must have rows along the depth: factors in the other order are packed ahead, or transposed by a separate
-kernel (`along_depth`).
+The method is that of `gemm_mma`, except that no warp loads fragments of the factors. Four warps (a warpgroup) together
+multiply 64 rows of a slice by up to 256 columns, with the sums in their registers. A bulk copy fetches a slice of a
+factor as boxes (rectangles) of swizzled rows (`codegen.cuda.bulk_copies`). If rows of the factors do not begin at
+multiples of 16 bytes, or a slice is not rectangular in memory, threads copy lines of 16 bytes each, into core matrices
+of 8 lines (`codegen.cuda.wgmma`); one unused line separates core matrices. Factors of 8 bits and of float32, which bulk
+copies round to tf32, must have rows along the depth: factors in the other order are packed ahead, or transposed by a
+separate kernel (`along_depth`).
 """
 
 from __future__ import annotations
@@ -58,9 +58,9 @@ def applies(target: GpuTarget, program: Program, constants: Sequence[str] = ()) 
     """Whether warpgroups should compute the program's product.
 
     The target must have warpgroup products for the factors' types, and copies must be able to fetch whole lines of both
-    factors (`constants`: parameters that are packed ahead). The product must have more rows than one instruction `mma`
-    computes, and at least the columns of one. For types whose rows must be along the depth, the method must also be
-    faster than `gemm_mma`, including the time of transpositions.
+    factors (`constants`: parameters that are packed ahead). The product must have more rows than the result of one
+    `mma` instruction, and at least as many columns. For types whose rows must be along the depth, the method must also
+    be faster than `gemm_mma`, including the time of transpositions.
     """
     if not target.has("wgmma"):
         return False
@@ -95,9 +95,9 @@ def schedule(
     with `knobs` (default: `default_knobs`).
 
     Statement "gemm" multiplies types of `codegen.cuda.wgmma.wgmma`. If rows of 16-bit factors do not begin at multiples
-    of 16 bytes, they are copied element by element (`applies` excludes the slow case). `constants`: parameters whose
-    arrays are packed before any call (`schedule.pack.pack_arrays`); bulk copies of 16-bit factors need no packing.
-    Raises LegalityError for other programs or architectures, or if the knobs are inconsistent.
+    of 16 bytes, these factors are copied element by element (`applies` excludes the slow case). `constants`: parameters
+    whose arrays are packed before any call (`schedule.pack.pack_arrays`); bulk copies of 16-bit factors need no
+    packing. Raises LegalityError for other programs or architectures, or if the knobs are inconsistent.
     """
     where = f"cannot tile {program.name} for warpgroups: "
     if not target.has("wgmma"):
@@ -121,7 +121,9 @@ def schedule(
     if (reason := knobs.obstacle(a.dtype)) is not None:
         raise LegalityError(f"{where}{reason}", program, "gemm")
     if knobs.bulk and not takes_bulk(s.program):
-        raise LegalityError(f"{where}bulk copies cannot fetch its factors", program, "gemm")
+        raise LegalityError(
+            f"{where}bulk copies cannot fetch its factors; set the knob bulk to False", program, "gemm"
+        )
     partial = knobs.splits > 1
     statement, i, j, k, grid = whole_tiles(s, knobs.rows, knobs.columns, knobs.depth, knobs.splits)
     i0, i = s.split(i, knobs.rows)
@@ -176,9 +178,9 @@ def schedule(
 
 
 def takes_bulk(program: Program) -> bool:
-    """Whether bulk copies can fetch both factors. Their stages must be copies of arrays of at most MOST_DIMENSIONS
-    dimensions, whose last two are the rows or columns and the depth, and whose rows are whole lines of 16 bytes; pads
-    must be zero.
+    """Whether bulk copies can fetch both factors. The stages must be copies of arrays. An array has at most
+    MOST_DIMENSIONS dimensions; its last two dimensions are the rows or columns and the depth; its rows are whole lines
+    of 16 bytes. Pads must be zero.
     """
     for factor in factors(program):
         copy = path_to(program, factor.name)[-1]

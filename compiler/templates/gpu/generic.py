@@ -1,7 +1,7 @@
 """Schedules any tensor expression on a GPU: a kernel for every nest of loops, a thread for every independent iteration.
 
-The fallback of the other templates: correct for every program, fast for programs with much parallel work and little
-reuse.
+This template is the fallback of the other templates: correct for every program, fast for programs with much parallel
+work and little reuse.
 """
 
 from __future__ import annotations

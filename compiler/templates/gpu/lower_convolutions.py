@@ -63,8 +63,8 @@ def lower_convolution_methods(
 
 
 def lower_conv2d(target: GpuTarget, graph: Graph, node: Node, operator: Convolution) -> LoweredCudaNode:
-    """The kernel of a convolution as a matrix product, on tensor cores for factors of 16 bits, and for float32 if
-    `target` allows it (`tensor_float`).
+    """The kernel of a convolution as a matrix product. Tensor cores multiply factors of 16 bits and, if `target` allows
+    it (`tensor_float`), float32 factors.
     """
     shape = convolution_of(graph, node, operator)
     block = conv2d.channel_block(shape.group_channels)
@@ -83,7 +83,7 @@ def lower_conv2d(target: GpuTarget, graph: Graph, node: Node, operator: Convolut
 
 
 def lower_direct_conv2d(graph: Graph, node: Node, operator: Convolution) -> LoweredCudaNode:
-    """The kernel of a convolution by the direct method, whose input keeps its shape in shared memory. Raises ValueError
+    """The kernel of a convolution by the direct method: the input keeps its shape in shared memory. Raises ValueError
     for several groups.
     """
     shape = convolution_of(graph, node, operator)

@@ -1,4 +1,4 @@
-"""Lowering, for GPUs, of integer nodes, whose tensors hold all channels of a position in one block."""
+"""Lowers integer nodes to kernels of GPUs. Their tensors hold all channels of a position in one block."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def lower_int8_node(graph: Graph, node: Node, operator: Int8Operator) -> Lowered
 
 def _lower_convolution(graph: Graph, node: Node, operator: Int8Convolution) -> LoweredCudaNode:
     """The kernels of a convolution. It is computed as a product of matrices, on tensor cores if the GPU has them. If
-    there are several groups, and these have fewer than `LEAST` filters or do not fill the output's block, a thread
+    there are several groups, and these have fewer than `LEAST` filters or do not fill the output's block, one thread
     computes each output element.
     """
     data, out = graph.tensors[node.inputs[0]], graph.tensors[node.output]

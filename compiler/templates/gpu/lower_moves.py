@@ -18,8 +18,8 @@ from . import elementwise, movement
 from .lowered import Kernel, LoweredCudaNode, lower_expression
 
 MOST_JOINED = 8
-"""Largest number of tensors that one kernel concatenates, because each thread compares its output index with the range
-of each tensor. If more tensors are concatenated, a separate kernel copies each.
+"""Largest number of tensors that one kernel concatenates. It is small because each thread compares its output index
+with the range of each tensor. If more tensors are concatenated, a separate kernel copies each.
 """
 ELEMENTS = Kernel(name="elementwise", schedule=elementwise.schedule)
 """The kernel for programs that the template `elementwise` computes element by element."""

@@ -32,7 +32,7 @@ def lower_dense(target: GpuTarget, graph: Graph, node: Node, operator: Dense) ->
 
 def lower_matrix_product(target: GpuTarget, graph: Graph, node: Node) -> LoweredCudaNode:
     """The kernel of a matrix product with its fused operators. If all matrices of a batch are multiplied by one common
-    matrix, and fused operators read no other tensors, their rows are joined into one matrix.
+    matrix, and fused operators read no other tensors, the rows of the batch are joined into one matrix.
     """
     x, w = node.own_inputs
     *batch_x, rows, depth = graph.tensors[x].shape

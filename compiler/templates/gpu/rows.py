@@ -31,8 +31,8 @@ Knobs = Sharing
 
 
 def choose_knobs(target: GpuTarget, rows: int, size: int, *, beside: int = 1) -> Knobs:
-    """Default knobs for `rows` rows of `size` elements. `beside`: distance of a row's elements in memory; it is above 1
-    if the elements of that many rows alternate in memory.
+    """Default knobs for `rows` rows of `size` elements. `beside`: distance of a row's elements in memory; above 1, the
+    elements of `beside` rows alternate in memory.
     """
     columns = beside > 1
     wanted = RESIDENT * target.multiprocessors

@@ -44,7 +44,7 @@ def _knobs_at(operator: RowOperator, values: Values) -> Knobs:
 
 
 def _values(operator: RowOperator, knobs: Knobs) -> dict[str, int]:
-    """The point of the space for the settings `knobs` or, if the space lacks it, the nearest point."""
+    """The point of the space, by axis, for the settings `knobs`: on each axis, the value nearest to the setting."""
     return {
         axis.name: min(axis.values, key=lambda value: abs(value - int(getattr(knobs, axis.name))))
         for axis in _axes(operator)

@@ -109,8 +109,8 @@ def whole_tiles(
     """Pads the sum "gemm" to whole tiles of `rows` x `columns` sums and steps of `depth`. If `splits` > 1, cuts the
     depth of the sum into `splits` parts, whose sums a separate kernel adds up. `tag`: suffix of the stages' names.
 
-    Returns names: (statement that computes tiles, its loop over rows, over columns, over the depth, [loops around
-    these]).
+    Returns names: (statement that computes tiles, loop over rows of tiles, loop over columns of tiles, loop over the
+    depth, [loops around these three loops]).
     """
     statement = f"gemm{tag}"
     i, j, k = (f"gemm.{v}{tag}" for v in ("i", "j", "k"))

@@ -53,8 +53,8 @@ class Tuned(Generic[SizesT, KnobsT]):
     floor_values: Values | None = None
 
     def space(self, target: GpuTarget, workload: CudaWorkload) -> Space:
-        """All settings of the knobs. For a template with `floor_values`, raises ValueError if none with these values is
-        legal.
+        """All settings of the knobs. For a template with `floor_values`, raises ValueError if no setting with these
+        values is legal.
         """
         return self.space_of(target, self.sizes(workload), moved_bytes(workload.expression))
 
@@ -100,14 +100,14 @@ def own_program(workload: CudaWorkload) -> Program:
 
 
 def by_name(kind: Callable[..., KnobsT]) -> Callable[[Any, Values], KnobsT]:
-    """Makes a function for `Tuned.knobs`, which converts the values of a point of the search space to knobs. `kind`:
+    """Returns a function for `Tuned.knobs`, which converts the values of a point of the search space to knobs. `kind`:
     the dataclass of the knobs, whose fields have the names of the axes of the search space.
     """
     return lambda _, values: kind(**values)
 
 
 def fields_of(axes: tuple[Axis, ...]) -> Callable[[Any, Any], dict[str, int]]:
-    """Makes a function for the field `Tuned.values`: the function converts knobs to the values of a point of the search
-    space. Each of `axes` must have the name of a field of the knobs.
+    """Returns a function for the field `Tuned.values`: the function converts knobs to the values of a point of the
+    search space. Each of `axes` must have the name of a field of the knobs.
     """
     return lambda _, knobs: {axis.name: int(getattr(knobs, axis.name)) for axis in axes}

@@ -1,6 +1,6 @@
 """Winograd's method on a GPU, in three kernels: one transforms tiles of the input, one multiplies matrices, one
-transforms products to outputs. The cost model of the transforms, and the comparison with a matrix product on gathered
-inputs (implicit GEMM, `conv2d`).
+transforms products to outputs. This module also estimates the cost of the transforms, and compares the method with a
+matrix product on gathered inputs (implicit GEMM, `conv2d`).
 """
 
 from __future__ import annotations

@@ -114,7 +114,8 @@ def workload_from_dict(values: Mapping[str, Any]) -> CudaWorkload:
     """The workload that a JSON object describes. Raises WorkloadError, which names the field, for any other object."""
     template = values.get("template")
     if template not in get_args(CudaTemplate):
-        raise WorkloadError(f"no template for GPUs is called {template!r}, or it has no knobs")
+        known = ", ".join(get_args(CudaTemplate))
+        raise WorkloadError(f"no template with knobs for GPUs is called {template!r}; there are {known}")
     rows = values.get("rows")
     operator = None if rows is None else row_operator_from_dict(rows)
     # Nested fields are read by their own functions.

@@ -103,15 +103,15 @@ def _check(config: Config, node: Node, operator: Products, plane: int) -> None:
             where,
             node.members[0],
             node.kind,
-            f"products of {operator.depth} channels and {operator.columns} columns do not begin at multiples of "
-            f"{lanes}",
+            f"its matrices of {operator.depth} channels and {operator.columns} columns do not all begin at multiples "
+            f"of {lanes} channels",
             f"use multiples of {lanes} channels and columns",
         )
 
 
 def _check_machine(config: Config, node: Node, action: str) -> None:
-    """Raises NodeError, in which the node's `action` is refused, unless activations can be weights on the machine: it
-    computes one image at a time, with equal sizes of input and output blocks.
+    """Raises NodeError, which names the node's `action`, unless activations can be weights on the machine: the machine
+    must compute one image at a time, with equal sizes of input and output blocks.
     """
     if not Abilities.of(config).products:
         raise node_error(
@@ -176,7 +176,7 @@ def transposed_products(
     for each image. The activations are the weights, and the constant filters are laid out as positions of an
     activation.
 
-    A plane of the input must consist of whole blocks of positions, of which the last may be padding. If the operator
+    A plane of the input must consist of whole blocks of positions; the last positions may be padding. If the operator
     combines its result with a second operand, the operand is a constant with one value for each filter.
     """
     graph = legalized.graph

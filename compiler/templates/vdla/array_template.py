@@ -45,8 +45,8 @@ def array_template(
     dense_weights: bool = False,
 ) -> VdlaTemplate:
     """A template that uses the MAC array. `layer` gives a workload's layer, from which search space and cost model
-    follow (ValueError: its window does not fit). `express` builds the tensor expression that `schedule` schedules.
-    `dense_weights`: whether every filter has weights for every channel.
+    follow; it raises ValueError if the window does not fit. `express` builds the tensor expression that `schedule`
+    schedules. `dense_weights`: whether every filter has weights for every channel.
     """
 
     def space(config: Config, workload: Workload) -> Space:

@@ -134,8 +134,9 @@ def cost(config: Config, workload: Workload, values: Columns, fitted: Fitted) ->
 
 
 def _build(config: Config, workload: Workload, post: Post, name: str) -> Build:
-    """Writes the programs of attention for a workload that is measured without a model. Each tensor holds its matrices
-    one after the other, every matrix in whole blocks of channels.
+    """The function that writes the program of attention for given tile sizes; the program has the name `name`. For
+    workloads that are measured without a model. Each tensor holds its matrices one after the other, every matrix in
+    whole blocks of channels.
     """
     depth, keys, width = _blocks(config, workload)
     lanes, count = config.block_out, workload.batch

@@ -1,5 +1,5 @@
-"""Attention fusion: the products of queries and keys, their softmax, and the products of its results with values become
-one kernel, whose scores and shares (the softmax's results) stay on the chip.
+"""Attention fusion: the products of queries and keys, their softmax, and the products of the softmax's results with
+values become one kernel. Scores and shares (the softmax's results) stay on the chip.
 """
 
 from __future__ import annotations
@@ -36,8 +36,9 @@ Places = Sequence[tuple[int, int, int]]
 
 
 def fuse_attention(graph: Graph, machine: Machine) -> Graph:
-    """The graph with each chain (products, softmax, products) replaced by one Attention node, if that node's kernel
-    fits the machine and the cost model expects it to take fewer cycles.
+    """The graph with chains replaced by Attention nodes. A chain consists of products of queries and keys, their
+    softmax, and products with values. A chain is replaced if the Attention node's kernel fits the machine and the cost
+    model expects this kernel to take fewer cycles.
 
     The machine must have the extension `rows`, a chain memory (on-chip memory for tensors between layers), and an array
     that can multiply two activations.
@@ -108,8 +109,8 @@ def _attention(config: Config, graph: Graph, first: Node, between: Node, last: N
 
 
 def _pays(config: Config, workload: Workload) -> bool:
-    """Whether the cost model expects one fused kernel to take fewer cycles than separate products, softmax and
-    products.
+    """Whether the cost model expects one fused kernel to take fewer cycles than separate kernels for the products of
+    queries and keys, the softmax, and the products with values.
 
     One kernel may be slower, because the store unit's instructions for a tile wait for each other.
     """

@@ -1,11 +1,11 @@
 """Attention as one program: for one tile of queries after the other it computes scores, softmax and context, without
 partial results in DRAM.
 
-A tile's scores are summed in the accumulators, requantized into the chain memory (on-chip memory for tensors between
-layers), and multiplied from there by the unit matrix into accumulators: row statistics must read the stored int8
-values, not the sums. The softmax's results (shares) are written to the chain memory, where the context's product reads
-them. Array and store unit work on two tiles at a time: while the array sums the scores of one, the store unit computes
-the softmax of the other.
+A tile's scores are summed in the accumulators and requantized into the chain memory (on-chip memory for tensors between
+layers). A product with the unit matrix then loads the stored int8 values back into accumulators, since row statistics
+must be of these values, not of the sums. The softmax's results (shares) are written to the chain memory, where the
+context's product reads them. Array and store unit work on two tiles at a time: while the array sums the scores of one,
+the store unit computes the softmax of the other.
 """
 
 from __future__ import annotations
@@ -57,9 +57,9 @@ class AttentionShape:
     """Sizes of several attentions that are computed by one kernel, one matrix after the other. `loops`: extents of the
     loops over the matrices, outermost first.
 
-    A matrix of queries has `rows` queries of `depth` channels. It has `keys` keys and as many values; a value and a row
-    of the result (the context) have `width` channels. In memory `depth`, `keys` and `width` are padded to whole blocks.
-    Fields whose name ends in `_in` hold the addresses of the matrices in their tensors.
+    Each matrix of queries has `rows` queries of `depth` channels, and is combined with `keys` keys and as many values;
+    a value and a row of the result (the context) have `width` channels. In memory `depth`, `keys` and `width` are
+    padded to whole blocks. Fields whose name ends in `_in` hold the addresses of the matrices in their tensors.
     """
 
     loops: tuple[int, ...]

@@ -165,8 +165,8 @@ def image_fill(config: Config, shape: LayerShape, tiles: Tiles, image: ImageBuff
 
 
 def innermost(workload: Workload) -> int:
-    """The innermost loop level at which inputs may be loaded. OUTERMOST if they are in the chain memory, on-chip memory
-    for tensors between layers: then nothing is loaded.
+    """The innermost loop level at which inputs may be loaded. OUTERMOST if inputs are in the chain memory (on-chip
+    memory for tensors between layers): nothing is loaded then.
     """
     return OUTERMOST if workload.resident else CHUNK
 

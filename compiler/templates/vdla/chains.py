@@ -33,7 +33,8 @@ UNPADDED: Pads = (0, 0, 0, 0)
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Candidate:
     """A tensor that may be placed in the chain memory (on-chip memory for tensors between layers): its pads (`margins`)
-    and their value, its bytes there (`size`), and the bytes of bus traffic that this placement saves.
+    and the value of the pads, its bytes in the chain memory (`size`), and the bytes of bus traffic that this placement
+    saves.
     """
 
     margins: Pads
@@ -127,8 +128,9 @@ def _candidate(
 
 
 def _allocate(config: Config, graph: Graph, candidates: Mapping[str, _Candidate]) -> dict[str, ChainBuffer]:
-    """Places of tensors in the chain memory (on-chip memory for tensors between layers). Candidates are tried in the
-    order of the traffic that they save; each is placed if it fits beside all tensors that were placed before.
+    """Places, by tensor name, of tensors in the chain memory (on-chip memory for tensors between layers). Candidates
+    are tried in the order of the traffic that they save; each is placed if it fits beside all tensors that were placed
+    before.
     """
     lives, word = lifetimes(graph), max(config.inp_bytes, config.out_bytes)
     # An attention kernel uses the whole chain memory: tensors that live during it cannot be placed.

@@ -111,7 +111,8 @@ def _runs(sources: Sequence[tuple[int, int]], lanes: int) -> Iterator[_Run]:
 
     def origin(block: int) -> tuple[tuple[int, ...], tuple[int, int] | None]:
         """Numbers of the inputs from which the channels of output block number `block` come. If the block is one whole
-        block of an input, also (number of that input, number of the source block in it minus `block`), else None.
+        block of an input, also (number of that input, number of the source block in this input minus `block`), else
+        None.
         """
         mine = sources[block * lanes : (block + 1) * lanes]
         parts = tuple(sorted({part for part, _ in mine}))

@@ -110,7 +110,7 @@ def _points(config: Config, workload: Workload, shape: LayerShape, values: Colum
 
 
 def _weights_in_series(config: Config, workload: Workload, values: Columns) -> BufferFill:
-    """Fills of the weight scratchpad if each image has its own weights; it holds those of two images if both fit."""
+    """Fills of the weight scratchpad if each image has its own weights. Weights of two images are held if both fit."""
     shape = LayerShape.of(config, replace(workload, batch=config.batch))
     one, images = _weights(config, shape, values, _tiles(shape, values)), workload.batch // config.batch
     return replace(

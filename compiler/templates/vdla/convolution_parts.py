@@ -1,5 +1,5 @@
-"""Kernels of convolutions that are computed in parts: groups of channels, and outputs that are strided in their tensor,
-such as the phases of transposed convolutions.
+"""Kernels of convolutions that are computed in parts: groups of channels, and outputs that are strided in their tensor
+(for example the phases of transposed convolutions).
 """
 
 from __future__ import annotations
@@ -151,8 +151,8 @@ def phase_kernels(
 
 def _phase_range(phases: Interleave, axis: int, phase: int) -> tuple[int, int, int] | None:
     """The rows of `phase` (one of the convolutions that together compute a transposed convolution) that are inside the
-    output: (first row, row after the last one, row of the output to which the first belongs). Columns instead of rows
-    for `axis` 1.
+    output: (first row, row after the last row, output row to which the first row belongs). Columns instead of rows for
+    `axis` 1.
 
     None if the phase has no output along `axis`.
     """

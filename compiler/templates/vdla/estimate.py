@@ -41,9 +41,9 @@ from .workload import LayerShape
 class Fitted:
     """Constants of the estimate that no rule determines, fitted to simulated cycles.
 
-    `benchmarks/cost_model_vdla.py` fits them to random legal points (settings of the knobs) of the layers of published
-    networks on several machines, each layer alone; benchmarks/results/cost_model_vdla.json has the errors. Of tiles
-    that are equally fast alone, `traffic` favours those with few bus beats: neighbouring layers share the bus.
+    `benchmarks/cost_model_vdla.py` fits them to random legal points (settings of the knobs) for layers of published
+    networks on several machines. Each layer runs alone. benchmarks/results/cost_model_vdla.json has the errors. If
+    tiles are equally fast alone, `traffic` favours tiles with few bus beats: neighbouring layers share the bus.
     """
 
     sharpness: float = 12.0
@@ -51,7 +51,7 @@ class Fitted:
     step: float = 4.0
     """Cycles that the array's instructions add to each step of a reduction, beyond its products."""
     restart: float = 0.5
-    """Share of memory latency not hidden for each load of a buffer fill after the first; loads partly overlap."""
+    """Share of the memory latency that each load of a fill, except the first load, adds; loads partly overlap."""
     last_store: float = 0.5
     """Share of one tile's store cycles that no other work hides, at the end of a layer."""
     head_start: float = 0.5
@@ -172,7 +172,7 @@ def transfer_cycles(config: Config, beats: np.ndarray, runs: np.ndarray) -> np.n
     """Cycles to read `beats` from `runs` contiguous runs of DRAM: the bus's cycles, or, if longer, the bursts' latency
     divided by the number of outstanding reads.
 
-    A run splits into bursts of READ_BURST_BEATS and at multiples of AXI_BOUNDARY.
+    A run is cut into bursts of at most READ_BURST_BEATS beats, and at multiples of AXI_BOUNDARY.
     """
     memory = config.memory
     bursts = runs * np.ceil(beats / runs / READ_BURST_BEATS) + beats * memory.bus_bytes / AXI_BOUNDARY
@@ -193,9 +193,9 @@ def store_cycles(
     """Cycles of the store unit for `stores` STORE.POST instructions, which read accumulators in `reads` cycles.
 
     The result is the largest of three: `reads`, the bus, and the latency of bursts; plus cycles for each instruction.
-    Each row of a tile narrower than the output is a burst, and so is each position of a block whose vectors are not all
-    stored. Instructions with operands add their whole latency, because each waits for the end of the one before it and
-    for its first operand; other instructions overlap and add a few cycles.
+    If a tile is narrower than the output, each of its rows is a burst. If not all vectors of a block are stored, each
+    position is a burst. Instructions with operands add their whole latency, because each waits for the end of the one
+    before it and for its first operand; other instructions overlap and add a few cycles.
     """
     memory, beyond = config.memory, vector_store_latency(config, shape)
     narrow = shape.images * shape.output_blocks * shape.out_height * tiles.trips["x"]
@@ -236,7 +236,7 @@ def array_instructions(
     """Number of instructions of the array: one for the products of each step, one for each change of base addresses.
 
     `buffers`: fills of inputs and weights. `sums_copies`: copies of a tile's accumulators, used in turn. `overwriting`:
-    a tile's first step needs one more instruction, which overwrites the accumulators; those after it add to them.
+    a tile's first step needs one more instruction, which overwrites the accumulators; all others add to them.
     """
     moving = reduce(
         np.logical_or, [(buffer.copies > 1) | (buffer.fills < tiles.steps) for buffer in buffers.values()]

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 def features(work: TiledWork, more: Columns) -> Columns:
     """Features, for a learned cost model, of the points (settings of the knobs) that `work` describes: float64 arrays
-    of one length by name, `more` included.
+    of one length, by name. The arrays `more` are among them.
     """
     tiles = work.tiles
     found: dict[str, np.ndarray | float] = {
@@ -40,7 +40,7 @@ def features(work: TiledWork, more: Columns) -> Columns:
 
 def _of_buffer(buffer: BufferFill, name: str, compute: float | np.ndarray) -> dict[str, np.ndarray]:
     """Features of a buffer's fills for a learned cost model, float64 arrays whose names contain the buffer's `name`.
-    `compute`: cycles of the computing unit, of which one feature is the share between two fills.
+    `compute`: cycles of the computing unit; one feature is the number of these cycles between two fills.
     """
     return {
         f"{name} beats": buffer.beats,

@@ -21,7 +21,7 @@ from .workload import Workload
 @lru_cache(maxsize=1024)
 def parts_of_tiles(config: Config, channels: int, filters: int) -> tuple[float, int]:
     """Mean and largest number of parts of a weight tile that contain weights, over the tiles of a dense (filters,
-    channels) matrix. (1, 1) on machines that do not fold, i.e. multiply a whole tile in one operation.
+    channels) matrix. (1, 1) on machines without the extension `fold`, which multiply a whole tile in one operation.
     """
     if config.tile_parts == 1:
         return 1.0, 1
@@ -34,8 +34,8 @@ def parts_of_tiles(config: Config, channels: int, filters: int) -> tuple[float, 
 
 @lru_cache(maxsize=256)
 def patch_weights(config: Config, workload: Workload, layout: PatchLayout) -> FoldedWeights | None:
-    """The parts of weight tiles that contain weights, for a convolution on patches; None on machines that do not fold,
-    i.e. multiply a whole tile in one operation.
+    """The parts of weight tiles that contain weights, for a convolution on patches; None on machines without the
+    extension `fold`, which multiply a whole tile in one operation.
     """
     if config.tile_parts == 1:
         return None

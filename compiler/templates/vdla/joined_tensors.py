@@ -25,8 +25,8 @@ class Inside:
 
 
 def joined_tensors(graph: Graph, config: Config) -> Mapping[str, Inside]:
-    """Tensors that need no copy when they are concatenated: their node writes its result directly to its place inside
-    the concatenated tensor. Maps the tensor's name to this place. Other nodes may also read the tensor.
+    """Tensors that need no copy when they are concatenated: the node that computes such a tensor writes it directly to
+    a place inside the concatenated tensor. Maps the tensor's name to this place. Other nodes may also read the tensor.
 
     A tensor qualifies if a node computes it, if it is no output of the graph, if no Swap reads it, if all its channels
     fill whole blocks of the concatenated tensor in their order, and if it has at most `config.batch` images.

@@ -195,7 +195,7 @@ def _check_extensions(graph: Graph, config: Config) -> None:
 
 
 def _is_interleaved(config: Config, graph: Graph, tensor: str) -> bool:
-    """Whether graph input `tensor` stays channels-last: it is no output, has readers, and all can gather patches."""
+    """Whether graph input `tensor` stays channels-last: it is no output and has readers that can all gather patches."""
     readers = [node for node in graph.nodes if tensor in node.inputs]
     return (
         config.has("patch")

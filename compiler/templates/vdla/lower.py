@@ -115,7 +115,7 @@ KERNELS: Mapping[type, str] = MappingProxyType(
 )
 """For each operator of the accelerator, the function that makes its kernels, as FILE:NAME; the file is imported when
 the operator occurs. Arguments of the function: the configuration, the legalized graph, the node, the node's operator.
-It returns the kernels in order.
+The function returns the kernels in order.
 """
 
 
@@ -157,9 +157,9 @@ def choose_points(
 ) -> dict[str, tuple[Values, ...]]:
     """The knob values of every kernel, by node.
 
-    Kernels whose knobs may come from tuning records use the node's `settings`, if any. Other kernels use the values of
-    the node in `measured` (one for each kernel, in order), else the template's default, computed once for equal
-    workloads, with at most `virtual_threads` copies of a buffer. Raises UnfitNodeError if a smallest tile does not fit.
+    Kernels whose knobs may come from tuning records use the node's `settings`, if any. Other kernels use the node's
+    values in `measured` (one for each kernel, in order), else the template's default with at most `virtual_threads`
+    copies of a buffer; equal workloads share one default. Raises UnfitNodeError if a smallest tile does not fit.
     """
 
     @cache

@@ -46,7 +46,7 @@ def _axes(config: Config, workload: Workload) -> tuple[Axis, ...]:
 
 
 def _blocks(config: Config, workload: Workload) -> tuple[int, int]:
-    """Number of blocks of channels and of filters."""
+    """Number of blocks of channels, and number of blocks of filters."""
     return ceil_div(workload.channels, config.block_in), ceil_div(workload.filters, config.block_out)
 
 
@@ -112,7 +112,9 @@ def cost(config: Config, workload: Workload, values: Columns, fitted: Fitted) ->
 
 
 def _build(config: Config, workload: Workload, post: Post, name: str) -> Build:
-    """Writes the programs of a workload that is measured without a model."""
+    """The function that writes the program of a workload for given tile sizes; the program has the name `name`. For
+    workloads that are measured without a model.
+    """
     positions = workload.height * workload.width
     shape = NormedShape(
         images=workload.batch,

@@ -28,8 +28,8 @@ from .pipelined_tiles import bank_aligned_blocks, box, element, held, multiplied
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NormedShape:
-    """Sizes of a product with normalization: numbers of `images`, of `positions` of an image, of `channels` of the
-    input, of `filters` of the product, and of positions in a `plane` of the normalized output.
+    """Sizes of a product with normalization. There are `images` images with `positions` positions each. The input has
+    `channels` channels, the product has `filters` filters. A plane of the normalized output has `plane` positions.
     """
 
     images: int

@@ -133,7 +133,7 @@ def _summed(rewrite: _Rewrite, node: Node, operator: Products, config: Config, b
     sum. If the spare lanes of one factor already hold that factor's zero point, the node stays unchanged. Otherwise one
     factor is replaced by a copy whose spare lanes hold the zero point.
 
-    Raises NodeError if, in both factors, other channels follow in a product's last block of `block` channels.
+    Raises NodeError if, in both factors, the last block (of `block` channels) also holds channels of another product.
     """
     factors = node.inputs[:2]
     ends = [[_channel(group, side) + operator.depth for group in operator.groups] for side in range(2)]
@@ -146,8 +146,8 @@ def _summed(rewrite: _Rewrite, node: Node, operator: Products, config: Config, b
             f"configuration {config.name}",
             node.members[0],
             node.kind,
-            f"products of {operator.depth} channels end inside a block of {block} channels that also belongs to "
-            "another product",
+            f"each of its products has {operator.depth} channels, which do not fill whole blocks of {block} channels, "
+            "so two products would share a block",
             f"use a multiple of {block} channels",
         )
     side = alone.index(True)

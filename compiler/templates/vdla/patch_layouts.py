@@ -1,5 +1,5 @@
-"""Chooses how the windows of a first convolution are cut into patches: by the layout with the fewest estimated cycles,
-while load unit and array run concurrently.
+"""Chooses how the windows of a first convolution are cut into patches: by the layout with the fewest estimated cycles.
+In the estimate, load unit and array run concurrently.
 
 In a cycle, the load unit writes a row of a patch, or a part of the row if the row spans several vectors; the array
 multiplies one vector. A patch that several outputs share is loaded once for all of them, but leaves lanes unused.

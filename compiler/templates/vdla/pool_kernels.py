@@ -113,7 +113,7 @@ def elementwise_kernels(
 
 
 def table_kernels(config: Config, legalized: Legalized, node: Node, operator: Table) -> list[Kernel]:
-    """The kernel of a table look-up: a copy of the tensor, whose store replaces each value by the table's entry."""
+    """The kernel of a table look-up: it copies the tensor, and the store replaces each value by the table's entry."""
     sizes = legalized.graph.tensors[node.inputs[0]].nchw
     kernel = elementwise_kernel(config, node, sizes, Post(table=True))
     table = Constant(form=unpacked, arrays=(operator.table,))

@@ -1,4 +1,4 @@
-"""Kernels that move positions (row, column) of a tensor, such as slices, pads and repeated rows, or interpolate between
+"""Kernels that move positions (row, column) of a tensor (for slices, pads and repeated rows), or interpolate between
 neighbouring positions.
 
 One store copies a rectangle of positions with equal steps in source and output. Interpolation is a depthwise

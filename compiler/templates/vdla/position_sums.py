@@ -29,8 +29,9 @@ from .workload import Workload, windowed
 
 
 def sum_positions(graph: Graph, machine: Machine) -> Graph:
-    """The graph with each pair of a Swap (exchange of channels and positions) and products of one row that read its
-    result replaced by `Repeated` and `PositionSums`, where this moves fewer bytes and the machine can compute it.
+    """Replaces products of one row that read the result of a Swap (exchange of channels and positions) by the nodes
+    `Repeated` and `PositionSums`, which read the Swap's input. A product is replaced if this moves fewer bytes and the
+    machine can compute the new nodes.
     """
     config = machine.config
     if not has_depthwise(config):

@@ -22,8 +22,9 @@ def workload_from_dict(value: Mapping[str, Any]) -> Workload:
     """
     names = [item.name for item in fields(Workload) if item.name not in (*CHAINED, *UNRECORDED)]
     if unknown := sorted((value.keys() - set(CHAINED)) ^ set(names)):
+        problem = "is missing" if unknown[0] in names else "is not one of them"
         raise WorkloadError(
-            f"a workload of the accelerator has the fields {', '.join(names)}; {unknown[0]!r} is missing or unknown"
+            f"a workload of the accelerator has the fields {', '.join(names)}; {unknown[0]!r} {problem}"
         )
     if value["template"] not in TEMPLATES:
         raise WorkloadError(
@@ -40,7 +41,8 @@ def workload_from_dict(value: Mapping[str, Any]) -> Workload:
             if not isinstance(item, bool):
                 raise WorkloadError(f"{name} = {item!r} of a workload is neither true nor false")
         elif not isinstance(numbers, list | tuple) or len(numbers) != (length or 1):
-            raise WorkloadError(f"{name} = {item!r} of a workload must be {length or 1} numbers")
+            needed = "one number" if length is None else f"a list of {length} numbers"
+            raise WorkloadError(f"{name} = {item!r} of a workload must be {needed}")
         elif not all(type(n) is int and n >= least for n in numbers):
             raise WorkloadError(
                 f"{name} = {item!r} of a workload must consist of integers of at least {least}"

@@ -1,4 +1,6 @@
-"""Rewrites of `legalize` that call functions of `compiler/rewrites`, with what these functions ask of the machine."""
+"""Rewrites of `legalize` that call functions of `compiler/rewrites`, and tell these functions what the machine can
+compute.
+"""
 
 from __future__ import annotations
 

@@ -35,8 +35,9 @@ from .workload import LayerShape, Workload
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RollingShape:
     """Sizes of a convolution with its max-pool, and of its buffers. The convolution computes `rows` x `columns` vectors
-    of sums for each of `images` blocks of images and each of `filters` vectors of filters, in `groups` groups of these;
-    the pool reduces them to `pooled` rows. `width`: columns of the convolution's output.
+    of sums for each of `images` blocks of images and each of `filters` vectors of filters. These vectors of filters
+    form `groups` groups. The pool reduces the `rows` rows of sums to `pooled` rows. `width`: columns of the
+    convolution's output.
 
     A sum has `vectors` products, each of which needs `parts` array operations on average. `ring` describes the ring
     buffer in which rows of sums wait for the pool. Patches (image parts that the load unit gathers) follow `layout`, in

@@ -69,8 +69,9 @@ def cost(config: Config, workload: Workload, values: Columns, fitted: Fitted) ->
 def row_programs(
     config: Config, workload: Workload, post: Post, name: str, shares: Shares, plane: int | None = None
 ) -> Build:
-    """Writes the programs of a softmax or normalization. `shares`: the kind of operator and the constants of its
-    arithmetic. `plane`: number of positions in a plane of the output, if it is larger than a plane of the input.
+    """The function that writes the program of a softmax or normalization for given tile sizes; the program has the name
+    `name`. `shares`: the kind of operator and the constants of its arithmetic. `plane`: number of positions in a plane
+    of the output, if it is larger than a plane of the input.
     """
     return lambda values: rows(
         blocks=Blocks.of(config),

@@ -21,7 +21,7 @@ from .template import Kernel, Source, template_of
 
 
 class ScheduleCache:
-    """Cache of the `most` last used lowered programs, by `key_of`. `drafts` caches instructions emitted from them."""
+    """Cache of the `most` last used lowered programs, by `key_of`. `drafts` caches their emitted instructions."""
 
     def __init__(self, most: int = 4096) -> None:
         self._most = most

@@ -1,7 +1,7 @@
 """Templates of the accelerator: the template protocol, extended by a tensor expression and the number of copies of
 buffers.
 
-A kernel is a workload of a template with the tensors and constants of its parameters, before its knobs are chosen.
+A kernel is a workload of a template, with the tensors and constants of the parameters, before knobs are chosen.
 `TEMPLATES` lists all templates.
 """
 
@@ -36,7 +36,7 @@ class Details:
     """Properties of a node that are not in its workload, because they do not change the cycles.
 
     `post`: post-processing (None: the workload's property `post`). `pad_value`: int8 value of pads. `area`: the part of
-    the output that is computed (None: all). `apart`: of pools and copies, vectors from one position to the next one.
+    the output that is computed (None: all). `apart`: distance in vectors between two positions, for pools and copies.
     `planes`: whether the operand has one vector for each plane. `spread`: strides of an area in the output (None:
     contiguous). `taken`: strides of the rows and columns that are copied from the input (None: the workload's strides).
     `tiles`, `zero_points`: arguments of `te.ops.conv2d` for products of two activations. `name`: the program's name.
@@ -90,8 +90,8 @@ class VdlaTemplate(Template[Config, Workload, Expression]):
     `cost(config, workload, values, fitted)`: the cost model, for many points at once. `express(config, workload,
     details, common)`: the tensor expression; `common`: the arguments that all functions of `te.ops` for the accelerator
     have. `copies`: maps each knob for a buffer's number of copies to the buffer's scratchpad. `dense_weights`: every
-    filter has weights for every channel. `plain_constants`: in a lowered program the details' `post` occurs only in
-    `intrinsics.post` and its attributes, and their `pad_value` is the value of all pads.
+    filter has weights for every channel. `plain_constants`: in a lowered program, `Details.post` occurs only in
+    `intrinsics.post` and its attributes, and `Details.pad_value` is the value of all pads.
     """
 
     cost: Callable[[Config, Workload, Columns, Fitted], CostEstimates]
@@ -113,7 +113,7 @@ class VdlaTemplate(Template[Config, Workload, Expression]):
         return Expression(program=program, post=post, zero_points=details.zero_points)
 
     def copies_by_scope(self, values: Values, parameters: int) -> dict[str, int]:
-        """Copies of the buffer in each scratchpad at a point; `parameters`: copies of the parameter table."""
+        """Number of copies of the buffer in each scratchpad at a point; `parameters`: copies of the parameter table."""
         found = {"inp": 1, "wgt": 1, "acc": 1, "par": parameters}
         return found | {scope: values[axis] for axis, scope in self.copies.items()}
 
@@ -128,7 +128,7 @@ class VdlaTemplate(Template[Config, Workload, Expression]):
         self, config: Config, workload: Workload, series: Workload, virtual_threads: int
     ) -> dict[str, int]:
         """The knob values for one kernel of a `series` of kernels, with at most `virtual_threads` copies of a buffer:
-        the default of the series' workload if it is legal for the kernel's own `workload`, else the latter's default.
+        the default of `series` if it is legal for the kernel's own `workload`, else the default of `workload`.
         """
         values = self.default_for(config, series, virtual_threads)
         if self.space(config, workload).permits(values):

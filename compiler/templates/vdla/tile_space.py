@@ -30,8 +30,8 @@ CAPACITIES = frozenset(
         "the windows of the store unit",
     }
 )
-"""Names of the memories of which a tile of one element, with fills in the innermost loop and one copy of each buffer,
-needs least. If this tile does not fit such a memory, no point of the space fits.
+"""Names of memories. One point needs the least space in all of these: tiles of one element, fills in the innermost
+loop, one copy of each buffer. If this point does not fit one of the memories, no point of the space fits.
 """
 
 
@@ -80,8 +80,8 @@ def tile_space(
 
 
 def _candidates(axes: Sequence[Axis]) -> tuple[Mapping[str, Sequence[int]], ...]:
-    """Groups of candidate points, of which the cheapest is the default. All have balanced tile sizes and one order of
-    loops.
+    """Groups of candidate points, of which the cheapest is the default. All points have balanced tile sizes and one
+    order of loops.
 
     Inputs and weights are filled at the innermost or outermost level; all buffers have the same number of copies. The
     first groups have whole windows. The other groups are used if no tile with whole windows fits: windows are cut,

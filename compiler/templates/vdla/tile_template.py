@@ -54,9 +54,10 @@ def tile_template(
     """A template whose schedule is the program written for the tile sizes of a point.
 
     `axes`: the knobs of a workload. `cost`: the cost model, whose limits are all memory limits. `build(config,
-    workload, post, name)`: writes the programs of a workload that is measured without a model; `post` and `name` are
-    the programs' post-processing and name. `balanced`: axes of which only the sizes ceil(extent / k) are candidates for
-    the default. `copies`: maps each knob for a buffer's number of copies to the buffer's scratchpad.
+    workload, post, name)`: returns the function that writes the programs of a workload that is measured without a
+    model; `post` and `name` are the programs' post-processing and name. `balanced`: axes whose only candidates for the
+    default are the sizes ceil(extent / k). `copies`: maps each knob for a buffer's number of copies to the buffer's
+    scratchpad.
     """
 
     def space(config: Config, workload: Workload) -> Space:

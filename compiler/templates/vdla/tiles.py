@@ -133,9 +133,9 @@ class Tiles:
 
     def stores(self, *, windows: bool = False) -> np.ndarray:
         """Number of STORE.POST instructions of all tiles. One instruction stores a matrix of vectors: rows are blocks,
-        columns are positions. A tile narrower than the output, or of a pool with `windows`, is not contiguous in
-        memory; it takes an instruction for each row or for each block, whichever are fewer. If a position has several
-        vectors, the vectors are the columns and the positions the rows.
+        columns are positions. A tile is not contiguous in memory if it is narrower than the output or belongs to a pool
+        (`windows`); it then takes an instruction for each row or for each block, whichever are fewer. If a position has
+        several vectors, the vectors are the columns and the positions the rows.
         """
         whole, (o, y, x) = self.trips["x"] == 1, (self.extents[letter] for letter in LETTERS)
         by_block = self.images * o * self.trips["y"] * self.trips["x"]

@@ -106,7 +106,7 @@ def windowed(
     *,
     operand: bool = False,
 ) -> Workload:
-    """The workload with these fields, of an operator with `window` and `filters` on an input of `sizes` (NCHW)."""
+    """The workload of an operator with `window` and `filters` on an input of `sizes` (NCHW), for `template`."""
     batch, channels, height, width = sizes
     return Workload(
         template=template,

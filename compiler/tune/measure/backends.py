@@ -20,7 +20,7 @@ from .trial import Result
 
 TIMEOUT = 30.0
 """Default time-out of one candidate in seconds: a hundred times as long as the slowest candidates take on an idle
-machine. It is read when workers are created; tests, which run on busy machines, set a longer one.
+machine. It is read when workers are created. Tests run on busy machines, and set a longer time-out.
 """
 
 
@@ -31,7 +31,9 @@ class BackendError(UserError):
 
 
 class Backend(Closing, ABC):
-    """Measures candidates. The end of a `with` block, also after an error, closes the backend and ends all trials."""
+    """Measures candidates. When a `with` block ends, also after an error, the backend is closed and all trials are
+    ended.
+    """
 
     @abstractmethod
     def finished(
@@ -39,9 +41,9 @@ class Backend(Closing, ABC):
     ) -> Iterator[tuple[int, Result]]:
         """Measures `points` (candidates by their knob values); yields (index, result) of each in order of completion.
 
-        A candidate that fails, even by ending its process, has a result with the reason. If the caller ends the
-        iteration early, the remaining candidates are abandoned. Raises UserError if the description is not a valid
-        task, BackendError if trials cannot continue.
+        If a candidate fails, even by ending its process, its result has the reason. If the caller ends the iteration
+        early, the remaining candidates are abandoned. Raises UserError if the description is not a valid task,
+        BackendError if trials cannot continue.
         """
 
     def measure(self, description: Description, points: Sequence[Values | None]) -> list[Result]:

@@ -11,10 +11,10 @@ from .measure_vdla import AcceleratorTask, program_alone
 
 
 def agrees(task: AcceleratorTask, values: Values, seed: int = 0) -> bool:
-    """Whether the outputs with the knobs `values` equal the outputs with the template's default in every bit, for
+    """Whether the outputs with the knobs `values` equal the outputs with the template's default knobs in every bit, for
     random inputs drawn with `seed`.
 
-    The compiler's own tests check the template's default against the integer interpreter and ONNX Runtime. Raises
+    The compiler's own tests compare the template's default with the integer interpreter and ONNX Runtime. Raises
     EmptySpaceError if the template's space has no legal candidate.
     """
     return bool(np.array_equal(_outputs(task, values, seed), _outputs(task, None, seed)))

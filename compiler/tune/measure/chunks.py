@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 CHUNK_SECONDS = (0.05, 1.0)
-"""Least and largest number of seconds that a chunk of trials should take. The lower limit applies if there are enough
-trials: client, scheduler and worker spend 5 to 10 CPU milliseconds on each chunk. The upper limit bounds the loss: the
-trials of a chunk are lost if its worker dies.
+"""Least and largest number of seconds that a chunk of trials should take. The lower limit applies while there are
+enough trials: each chunk costs client, scheduler and worker 5 to 10 CPU milliseconds. The upper limit bounds what is
+lost if a worker dies: all trials of its chunk.
 """
 _FIRST_CHUNK = (1, 8)
 """Least and largest number of trials in a chunk while the time of a trial is unknown."""
 
 
 def chunk_limits(seconds: float | None) -> tuple[int, int]:
-    """Least and largest number of trials in a chunk, for trials of `seconds` each (None: not known yet)."""
+    """Least and largest number of trials in a chunk. `seconds`: the time of one trial (None: not known yet)."""
     if seconds is None:
         return _FIRST_CHUNK
     least, most = (max(1, round(limit / max(seconds, 1e-4))) for limit in CHUNK_SECONDS)
@@ -22,10 +22,10 @@ def chunk_limits(seconds: float | None) -> tuple[int, int]:
 def chunks(count: int, workers: int, limits: tuple[int, int]) -> list[range]:
     """Divides `count` trials into chunks for `workers`, with sizes within `limits` where possible.
 
-    In each round every worker gets a chunk of half of its share of the remaining trials; once that is below the
+    In each round every worker gets a chunk of half of its share of the remaining trials. Once half a share is below the
     smallest allowed chunk, every worker gets its whole share. The first chunks are therefore large, and the last ones
-    small enough that all workers end at about the same time (factoring: Hummel, Schonberg and Flynn, Communications of
-    the ACM 35(8), 1992).
+    so small that all workers end at about the same time (factoring: Hummel, Schonberg and Flynn, Communications of the
+    ACM 35(8), 1992).
     """
     least, most = limits
     found, start = [], 0

@@ -1,8 +1,9 @@
-"""Trials on a GPU: many processes compile candidates; one process owns the device, checks the candidates' results and
+"""Trials on a GPU. Many processes compile candidates; one process owns the device, checks the candidates' results and
 times them.
 
-All processes are workers of `local_workers.py`. The device's process is killed when a kernel hangs, and ends itself
-after a kernel that broke the device; the candidate then counts as failed, and the next candidate gets a new process.
+All processes are workers of `local_workers.py`. If a kernel hangs, the device's process is killed. If a kernel breaks
+the device, the process ends itself. In both cases the candidate counts as failed, and the next candidate gets a new
+process.
 """
 
 from __future__ import annotations
@@ -22,7 +23,9 @@ from .trial import Result
 from .trial_cuda import candidate_name
 
 KEPT = 8
-"""Number of a task's fastest compiled candidates that stay on disk, to be measured again at the end of a run."""
+"""Number of compiled candidates of a task that stay on disk. They are the fastest candidates, and are measured again at
+the end of a run.
+"""
 
 
 class CudaWorkers(Backend):
@@ -49,8 +52,8 @@ class CudaWorkers(Backend):
         self, description: Description, points: Sequence[Values | None]
     ) -> Iterator[tuple[int, Result]]:
         """Measures `points` (candidates by their knob values), and yields (index, result) of each in the order of
-        completion. If a point occurs several times, it is compiled once and timed each time; all results then come in
-        the order of `points`.
+        completion. A point that occurs several times is compiled once and timed each time; if there is such a point,
+        all results come in the order of `points`.
         """
         task = self._task(description)
         names = [candidate_name(values) for values in points]
@@ -101,13 +104,13 @@ class CudaWorkers(Backend):
 
 
 _NO_WORK = Result(cost=0.0)
-"""The result of the compiling step for a candidate that has already been compiled by an earlier call."""
+"""The result of compiling a candidate that an earlier call has already compiled."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _Task:
-    """A tuning task on a GPU: its folder, the descriptions of its compiling step and of its timing step, and, in
-    `kept`, the measured seconds of each compiled candidate that stays in the folder.
+    """A tuning task on a GPU. It has a folder, the descriptions of its compiling step and of its timing step, and
+    `kept`: the measured seconds of the compiled candidates that stay in the folder.
     """
 
     folder: Path
@@ -116,8 +119,9 @@ class _Task:
     kept: dict[str, float] = field(default_factory=dict)
 
     def keep(self, name: str, seconds: float) -> None:
-        """Lists the candidate `name` in `kept` if it is one of the `KEPT` fastest, in place of the slowest of them. A
-        failed candidate (`seconds` inf) is taken off the list. Files stay until `discard`.
+        """Lists the candidate `name` in `kept` if it is one of the `KEPT` fastest; the slowest candidate of a full list
+        is then removed from it. A failed candidate (`seconds` inf) is removed from the list. Files stay until
+        `discard`.
         """
         if not math.isfinite(seconds):
             self.kept.pop(name, None)

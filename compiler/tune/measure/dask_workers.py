@@ -4,12 +4,13 @@
     dask worker tcp://HOST:8786 --nthreads 1           as many as there are cores to measure on
     vdla tune ... --scheduler tcp://HOST:8786
 
-Each thread of a worker has a process (`local_workers.py`) that measures its chunks, so that a candidate that crashes or
-hangs costs a single trial. Each task of dask is a call of `measure_chunk`, with JSON as argument and result; the chunks
-of a worker that dies are measured by other workers. Scheduler and workers need the same version of the package as this
-process; each chunk checks it.
+Each thread of a worker has a process (`local_workers.py`) that measures the thread's chunks, so that a candidate that
+crashes or hangs costs a single trial. Each task of dask is a call of `measure_chunk`, with JSON as argument and result.
+If a worker dies, other workers measure its chunks. Scheduler and workers need the same version of the package as this
+process; the version is checked for each chunk.
 
-Tasks may read files, such as networks: a worker that lacks a file reports it, and gets the chunk again with all files.
+Tasks may read files, such as networks. A worker that lacks a file reports this, and gets the chunk again with all
+files.
 """
 
 from __future__ import annotations
@@ -51,27 +52,27 @@ if TYPE_CHECKING:
 CONNECT_SECONDS = 10.0
 """Default of `connect`: seconds within which the scheduler must answer."""
 STALL_SECONDS = 900.0
-"""Seconds without any result after which the trials are abandoned; workers may start late."""
+"""If there is no result for this number of seconds, the trials are abandoned. It is large because workers may start
+late.
+"""
 _LOOK_SECONDS = 1.0
 """Seconds between checks of the connection to the scheduler."""
 _LOSSES = 3
-"""Number of times that a chunk is submitted again after the scheduler has abandoned it because too many of its workers
-died.
+"""If too many workers die while they measure a chunk, the scheduler abandons the chunk. It is then submitted again at
+most this number of times.
 """
 
 
 class MissingExtraError(UserError):
-    """Raised if a package is not installed that one of the toolkit's extras (groups of optional dependencies)
-    provides.
-    """
+    """Raised if a package that belongs to an extra (a group of optional dependencies) is not installed."""
 
 
 def measure_chunk(request: str, files: Mapping[str, bytes] | None = None) -> str:
     """Measures a chunk of trials on a worker; request and answer are JSON objects.
 
     Request: {"package", "module", "task", "files", "points", "timeout"}. Answer: {"results": [...], "seconds": time of
-    all results together}; {"package", "host", "pid"} if the worker has another version of the package; {"missing":
-    names} if the task reads files that the worker lacks.
+    all results together}. If the worker has another version of the package: {"package", "host", "pid"}. If the task
+    reads files that the worker lacks: {"missing": names}.
     """
     parts = json.loads(request)
     if parts["package"] != package_identity():
@@ -93,8 +94,9 @@ def measure_chunk(request: str, files: Mapping[str, bytes] | None = None) -> str
 
 @functools.cache
 def _process_of_thread(thread: int, module: str, timeout: float) -> LocalWorkers:
-    """The process, running `module`, that measures trials for one thread of a dask worker. The process keeps loaded
-    tasks from one chunk of trials to the next, and ends with the dask worker. `timeout`: seconds for a candidate.
+    """The process that measures trials for one thread of a dask worker; it runs the Python module `module`. The process
+    keeps loaded tasks from one chunk of trials to the next, and ends with the dask worker. `timeout`: seconds for a
+    candidate.
     """
     return LocalWorkers(1, timeout=timeout, command=command_of(module))
 
@@ -110,13 +112,13 @@ def _ignore(_: str) -> None:
 
 
 class DaskWorkers(Backend):
-    """Measures candidates on the workers connected to the scheduler at `address`, whose number may change.
+    """Measures candidates on the workers that are connected to the scheduler at `address`. Workers may come and go.
 
     `timeout`: seconds for one candidate (None: `backends.TIMEOUT`). `stall`: seconds without any result after which
-    trials are abandoned. `module`: name of the Python module that measuring processes run. `files`: contents, by name,
-    of the files that tasks read from the "folder" of their description. `notify` receives a line on the pending work
-    when no trial has finished for a while. Raises MissingExtraError without dask.distributed. Raises BackendError if
-    nothing answers at the address within `connect` seconds.
+    trials are abandoned. `module`: name of the Python module that measuring processes run. `files`: contents of files,
+    by name; a task's description has the "folder" from which the task reads them. `notify` receives a line on the
+    pending work when no trial has finished for a while. Raises MissingExtraError without dask.distributed. Raises
+    BackendError if nothing answers at the address within `connect` seconds.
     """
 
     def __init__(
@@ -167,8 +169,8 @@ class DaskWorkers(Backend):
                 future.release()
 
     def _ask(self, name: str, batch: _Batch) -> dict[str, Any]:
-        """Calls the scheduler's remote function `name`; returns its answer, a dictionary by worker. Raises BackendError
-        if the scheduler does not answer; its text has the number of trials that `batch` still waits for.
+        """Calls the scheduler's remote function `name`. Returns the answer, a dictionary by worker. Raises BackendError
+        if the scheduler does not answer; the error's text has the number of trials for which `batch` still waits.
         """
         if self._client.status != "running":
             raise self._lost(batch)
@@ -225,8 +227,9 @@ class DaskWorkers(Backend):
                 return batch.done.get(timeout=_LOOK_SECONDS)
 
     def _results(self, batch: _Batch, future: Future, indices: Sequence[int]) -> list[tuple[int, Result]]:
-        """Returns (trial index, result) for each trial of a finished future, whose chunk has the trials `indices`;
-        empty if the chunk is measured again. Raises BackendError if its trials cannot be measured.
+        """Returns (trial index, result) for each trial of the chunk whose `future` has finished. `indices`: the trials
+        of the chunk. Returns an empty list if the chunk is measured again. Raises BackendError if the trials cannot be
+        measured.
         """
         from distributed import KilledWorker
 
@@ -242,7 +245,9 @@ class DaskWorkers(Backend):
         except KilledWorker as error:
             batch.losses.update(indices)
             if max(batch.losses[index] for index in indices) > _LOSSES:
-                raise BackendError(f"workers keep dying over a chunk of trials: {error}") from None
+                raise BackendError(
+                    f"{_LOSSES + 1} workers ended while they measured the same trials: {error}"
+                ) from None
             self._submit(batch, [indices])
             return []
         except UserError:
@@ -293,8 +298,8 @@ class _Batch:
     """The trials of one call of `DaskWorkers.finished`. They are sent to workers in chunks of several trials.
 
     `running`: the future of each chunk that is being measured, with the indices of the chunk's trials. `done`: futures
-    that have finished. `losses`: by index of a trial, how often its result was lost. `progress`: time of the last
-    result.
+    that have finished. `losses`: how often the result of a trial was lost, by the trial's index. `progress`: time of
+    the last result.
     """
 
     description: Description

@@ -8,9 +8,9 @@ A task is the search for the fastest schedule of one workload on one target. Its
 - GPU: "kind" is "cuda" or another name in `runtime.gpus.GPUS`, "target" has the fields of a `GpuTarget`, and "workload"
   is `CudaWorkload.to_dict()`.
 
-On a GPU, one task is measured as two tasks (`cuda_workers.py`). The task of kind "cuda code" compiles candidates and
-writes them to the folder "folder". The task of kind "cuda device" times these compiled candidates on the GPU whose
-number is "device".
+On a GPU, one task is measured in two steps, which have tasks of their own (`cuda_workers.py`). The task of kind "cuda
+code" compiles candidates and writes them to the folder "folder". The task of kind "cuda device" times the compiled
+candidates on the GPU whose number is "device".
 
 `load` converts a JSON object to the function that measures candidates of the task.
 """
@@ -63,8 +63,9 @@ def describe(target: Target, workload: Workload) -> dict[str, Any]:
 
 
 def modules_of(machines: Iterable[Config]) -> list[str]:
-    """Names of the modules that define the custom instructions of `machines`, for a description's "imports". Raises
-    TaskError for an instruction that the running script itself defines: other processes cannot import it.
+    """Names of the modules that define the custom instructions of `machines`, for the field "imports" of a description.
+    Raises TaskError for an instruction that the running script itself defines, because other processes cannot import
+    it.
     """
     instructions = [item for machine in machines for item in machine.instructions]
     for item in instructions:
@@ -77,8 +78,8 @@ def modules_of(machines: Iterable[Config]) -> list[str]:
 
 
 def import_described(description: Description) -> None:
-    """Imports the modules of custom instructions that a description names: the process that wrote the description had
-    imported them. Raises TaskError for a module that this process does not find.
+    """Imports the modules of custom instructions that a description names. (The process that wrote the description had
+    imported these modules.) Raises TaskError for a module that this process does not find.
     """
     for module in description.get("imports", ()):
         try:
@@ -106,9 +107,10 @@ def canonical(description: Description) -> str:
 
 
 def load(description: Description) -> Measure:
-    """The function that measures candidates of the task.
+    """Returns the function that measures candidates of the task.
 
-    Raises UserError for an invalid description: TaskError, or the error of its configuration or workload.
+    Raises UserError for an invalid description: a TaskError, or the error about the configuration or the workload in
+    the description.
     """
     match description:
         case {"kind": "vdla", "imports": list(), **rest}:

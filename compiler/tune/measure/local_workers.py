@@ -1,9 +1,10 @@
 """Trials in worker processes of this machine: a crash or hang of a worker never ends the search.
 
-Every wait has a limit: a process has `START_TIMEOUT` to start and to load a task, and the candidates' time-out for each
+Every wait has a limit. A process has `START_TIMEOUT` seconds to start and to load a task, and another time-out for each
 candidate. A process that takes longer is killed and replaced, and its candidate counts as failed. If a process ends by
-itself, its candidate is tried once more, since the end may have another cause; a candidate whose process ends twice
-counts as failed. Other candidates queued for that process go to other processes. Tasks stay loaded between calls.
+itself, its candidate is tried once more, since the candidate may not be the cause. A candidate whose process ends twice
+counts as failed. Other candidates that were queued for an ended process go to other processes. Tasks stay loaded
+between calls.
 """
 
 from __future__ import annotations
@@ -24,14 +25,14 @@ from .trial import Result, result_from_dict
 from .worker_process import COMMAND, WorkerProcess
 
 START_TIMEOUT = 300.0
-"""Seconds for a process to start and to load a task: code that is compiled on first use takes a minute on a busy
-machine."""
+"""Seconds for a process to start and to load a task. (On a busy machine, compiling code on first use takes a minute.)
+"""
 PATIENCE = 10.0
-"""Interval in seconds without an answer after which `notify` receives a line on the state of each process."""
+"""If no process has answered for this number of seconds, `notify` receives a line on the state of each process."""
 _ENDS = 2
 """A candidate counts as failed once this many processes have ended while running it."""
 _STARTS = 3
-"""Once this many processes in succession have ended before any measurement, trials cannot continue."""
+"""If this number of processes in succession end before they measure anything, trials cannot continue."""
 
 
 class _Other(Enum):
@@ -41,9 +42,9 @@ class _Other(Enum):
 
 @dataclass(slots=True, eq=False)
 class _Seat:
-    """A worker process. `owes`: the requests that it has not answered yet, oldest first: trials (by index), the start
-    of the process, and loads of tasks. `since`: the time at which the wait for the oldest of these answers began.
-    `tasks`: canonical texts of the tasks that the process was asked to load.
+    """A worker process. `owes`: the requests that the process has not answered yet, oldest first. Requests are trials
+    (by index), the start of the process, and loads of tasks. `since`: the time at which the wait for the answer to the
+    oldest request began. `tasks`: canonical texts of the tasks that the process was asked to load.
     """
 
     process: WorkerProcess
@@ -136,8 +137,8 @@ class LocalWorkers(Backend):
                     seat.expect(index)
 
     def _results(self, batch: _Batch) -> Iterator[tuple[int, Result]]:
-        """Waits for an answer, the end of a process or a time-out; yields (index, result) of each trial that this
-        completes.
+        """Waits until a process answers, ends or exceeds its time-out. Yields (index, result) of each trial that is
+        then complete.
         """
         now = time.monotonic()
         busy = [seat for seat in self._seats if seat.owes]
@@ -229,8 +230,8 @@ def _has_answered(seat: _Seat) -> bool:
 
 
 class _Batch:
-    """The trials of one call of `LocalWorkers.finished`: indices that are `waiting`, the number of processes that have
-    ended during each trial (`ends`), and the number of trials without a result (`left`).
+    """The trials of one call of `LocalWorkers.finished`. `waiting`: indices of the trials that wait. `ends`: the number
+    of processes that have ended during each trial. `left`: the number of trials without a result.
     """
 
     def __init__(self, task: str, points: Sequence[Values | None]) -> None:

@@ -27,8 +27,8 @@ from ...templates.vdla.workload import Workload
 from .trial import Result
 
 SCHEDULES = 256
-"""Number of scheduled programs that a task caches: most candidates of a search share their schedule with one of the
-last few hundred.
+"""Number of scheduled programs that a task caches. (Most candidates of a search share their schedule with one of the
+few hundred candidates before.)
 """
 
 NOT_LOWERED = (LegalityError, EmissionError, PlacementError, EmptySpaceError, ValueError)
@@ -40,8 +40,8 @@ class AcceleratorTask:
     """A workload to be tuned on one machine. `program`: the workload's tensor expression.
 
     `scheduled(values)`: schedules the program with the knob values of a candidate. The last `SCHEDULES` results are
-    cached, because many candidates have equal schedules: they differ only in the numbers of copies of buffers, or in
-    knobs without effect.
+    cached, because many candidates have equal schedules: only their numbers of copies of buffers, or knobs without
+    effect, differ.
     """
 
     config: Config

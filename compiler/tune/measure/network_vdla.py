@@ -1,4 +1,4 @@
-"""Trials inside a network: candidates for a layer are measured by simulating the whole network, in which neighbouring
+"""Trials inside a network: to measure a candidate for a layer, the whole network is simulated, in which neighbouring
 layers overlap.
 
 The cycles of a layer alone include the wait for its first inputs and for its last store. In a network the neighbouring
@@ -28,7 +28,7 @@ from ...vdla_stages import AcceleratorNetwork
 from .trial import Result
 
 NOT_RUN = (LegalityError, EmissionError, PlacementError, UnfitNodeError, SimulationError, ValueError)
-"""Exceptions that mean that the network cannot be compiled or run with some settings of the knobs."""
+"""Exceptions which mean that the network cannot be compiled or run with some settings of the knobs."""
 
 
 class NetworkTrials:
@@ -40,24 +40,24 @@ class NetworkTrials:
         self.workloads, self.key = network.workloads, network.key
 
     def place(self, node: str) -> dict[str, Any]:
-        """The field `workload` in tuning records of trials that change `node` and simulate the whole network: the
-        node's workload, extended by the node's name and the network's key (JSON object).
+        """The field `workload` in tuning records of trials that change `node` and simulate the whole network. It is a
+        JSON object: the node's workload, with the node's name and the network's key added.
         """
         return place_of(self.workloads[node], self.key, node)
 
     @property
     def roofline_cycles(self) -> float:
-        """The sum of the nodes' roofline bounds in cycles. The bound of a node is the time of its multiplies at full
-        use of the array, or of its compulsory bytes on the bus, whichever is longer.
+        """The sum of the nodes' roofline bounds in cycles. The bound of a node is the longer of two times: the time of
+        its multiplies at full use of the array, and the time of its compulsory bytes on the bus.
         """
         graph = self._network.legalized.graph
         return sum(roofline_cycles(graph, node, self._network.config) for node in graph.nodes)
 
     @property
     def bound_cycles(self) -> float:
-        """Lower bound on the network's cycles: the sum of its nodes' bounds. The bound of a node with knobs is the
-        floor of its knob space (cycles for the array operations of whole blocks, and for the bytes that every program
-        moves); the bound of another node is its roofline.
+        """Lower bound on the network's cycles: the sum of its nodes' bounds. For a node with knobs, the bound is the
+        floor of its knob space. (The floor counts cycles for the array operations of whole blocks, and for the bytes
+        that every program moves.) For any other node, the bound is its roofline.
         """
         graph, config = self._network.legalized.graph, self._network.config
         return sum(
@@ -81,8 +81,8 @@ class NetworkTrials:
         return program, simulate(program.config, program.instructions, program.image, data=False)
 
     def alone(self, node: str, values: Values | None) -> float:
-        """Simulated cycles of one kernel of `node` without the rest of the network: the kernel to which the node's
-        tuning records apply. Infinite if the kernel cannot be compiled or run with these knobs.
+        """Simulated cycles of one kernel of `node` without the rest of the network. This is the kernel to which the
+        node's tuning records apply. Infinite if the kernel cannot be compiled or run with the knobs.
 
         `values`: the knobs (None: the template's default). The lowered kernel is cached for the network.
         """
@@ -94,8 +94,8 @@ class NetworkTrials:
             return math.inf
 
     def measure(self, settings: Settings, node: str, values: Values | None) -> Result:
-        """The network's cycles with `settings`, except that `node` has the knobs `values` (None: the template's
-        default); a failed trial if the network cannot be compiled or run with them.
+        """The network's cycles with `settings`, but with the knobs `values` for `node` (None: the template's default).
+        A failed trial if the network cannot be compiled or run with these knobs.
         """
         started = time.thread_time()
         changed = {name: item for name, item in settings.items() if name != node}

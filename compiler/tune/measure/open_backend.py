@@ -13,8 +13,8 @@ from .local_workers import LocalWorkers
 def open_backend(
     *, workers: int, scheduler: str | None, timeout: float | None = None, notify: Callable[[str], None]
 ) -> Backend:
-    """The backend on the workers of `scheduler` if it is given, else on `workers` processes of this machine (0: in this
-    process).
+    """Opens a backend for trials. With `scheduler` it runs trials on the scheduler's workers; otherwise on `workers`
+    processes of this machine (0: in this process).
 
     `timeout`: seconds for one candidate (None: `backends.TIMEOUT`); has no effect if trials run in this process.
     `notify` receives a line when no trial has finished for a while. Raises UserError for a scheduler that cannot be

@@ -22,16 +22,16 @@ from ...te.functions import FUNCTIONS
 from ...templates.gpu.tensor_float import is_rounded
 
 WEIGHTS = "W"
-"""Prefix of the names of weight parameters, the constant factors of sums, in every operator."""
+"""Prefix of the names of weight parameters, in every operator. Weights are the constant factors in sums of products."""
 
 
 def inputs(program: Program, seed: int = 0) -> dict[str, np.ndarray]:
     """Random arrays for the inputs of a workload's program, by name. The inputs are all parameters except the last one,
     and have float types. The elements are normally distributed.
 
-    Weights are scaled so that sums are about 1; otherwise functions fused after the sums would amplify rounding errors.
-    The last bit of every float32 is set, so that no number is half way between two numbers of tf32: threads and bulk
-    copies round such ties differently (`codegen.cuda.bulk_copies`).
+    Weights are scaled so that sums are about 1; otherwise functions after the sums would amplify rounding errors. The
+    last bit of every float32 is set, so that no number is half way between two numbers of tf32. (Threads and bulk
+    copies round such numbers differently, see `codegen.cuda.bulk_copies`.)
     """
     rng = np.random.default_rng(seed)
     scale = np.float32(longest_sum(program) ** -0.5)
@@ -46,8 +46,8 @@ def inputs(program: Program, seed: int = 0) -> dict[str, np.ndarray]:
 
 
 def expected(program: Program, arrays: Mapping[str, np.ndarray]) -> np.ndarray:
-    """The contents of the program's last parameter, its only output, after a run on the inputs `arrays` (by name); sums
-    are added up in float64. Raises EvaluateError for a program that `ir.evaluate` does not cover.
+    """Runs the program on the inputs `arrays` (by name), with sums in float64. Returns the contents of its last
+    parameter, which is its only output. Raises EvaluateError for a program that `ir.evaluate` does not cover.
     """
     return evaluate(program, arrays, functions=FUNCTIONS)[program.parameters[-1].name]
 
@@ -57,7 +57,7 @@ def allowed(program: Program, *, on_tensor_cores: bool) -> float:
     tensor cores compute the products, in tf32 or 16-bit floats.
 
     The tolerance is the error bound for sums in any order, but at least `MODEL_TOLERANCE` (`codegen.cuda.tolerances`).
-    To this are added two unit roundoffs for each rounding to 16 bits in the program: sums that differ slightly may be
+    Two unit roundoffs are added for each rounding to 16 bits in the program, because sums that differ slightly may be
     rounded to neighbouring numbers.
     """
     precision: Precision = "float32"

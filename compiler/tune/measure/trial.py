@@ -18,9 +18,10 @@ class Result:
     """The outcome of one trial.
 
     `cost`: cycles or seconds; inf for a candidate that failed, with the reason in `error`. `seconds`: thread CPU time
-    of the trial, which includes `compile_seconds` (from knobs to code) if the task measures both separately.
-    `overhead_seconds`: other CPU time of the process since its last trial: waiting for this trial and, before its first
-    trial, starting and loading the task. `figures`: further measurements of the trial, as JSON values.
+    of the trial. `compile_seconds`: the part of this time from knobs to code, if the task measures it.
+    `overhead_seconds`: other CPU time of the process since its last trial, in which it waited for this trial. Before
+    the first trial it includes the start and the loading of the task. `figures`: further measurements of the trial, as
+    JSON values.
     """
 
     cost: float
@@ -55,8 +56,8 @@ def result_from_dict(value: Mapping[str, Any]) -> Result:
 
 
 def results_obstacle(result: np.ndarray, reference: np.ndarray, tolerance: float) -> str | None:
-    """The reason why `result` is wrong. None if each element differs from `reference` by at most `tolerance` times the
-    greatest finite magnitude in `reference`, and NaN and infinite elements are equal.
+    """The reason why `result` is wrong. None if it is right: each element differs from `reference` by at most
+    `tolerance` times the greatest finite magnitude in `reference`, and NaN and infinite elements are equal.
     """
     finite = np.isfinite(reference)
     if not np.array_equal(np.where(finite, 0, result), np.where(finite, 0, reference), equal_nan=True):

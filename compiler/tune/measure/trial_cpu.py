@@ -27,22 +27,24 @@ from .reference import expected, inputs
 from .trial import Result, results_obstacle
 
 SECONDS = 0.03
-"""Thread CPU seconds to be spent on timing a candidate; kernels that take long run at least SAMPLES[0] times."""
+"""Thread CPU seconds to be spent on timing a candidate. A slow kernel takes longer, since it runs at least SAMPLES[0]
+times.
+"""
 MEMORY = 8 << 30
 """Limit of a measuring process's address space in bytes, LLVM and numpy included."""
 TOLERANCE = 1e-5
-"""Tolerance of a candidate's results, relative to the reference's greatest magnitude: float32 partial sums of several
-thousand terms.
+"""Tolerance of a candidate's results, relative to the reference's greatest magnitude. It allows for the rounding of
+float32 sums of several thousand terms.
 """
 LEAST_SAMPLE = 2e-4
-"""Least seconds between two readings of the clock; faster kernels run several times in between."""
+"""Least seconds between two readings of the clock. A kernel that takes less time runs several times in between."""
 SAMPLES = (3, 25)
 """Least and largest number of readings of the clock while one candidate is timed."""
 
 
 def evaluate(target: CpuTarget, workload: CpuWorkload, values: Mapping[str, int] | None) -> Result:
-    """Compiles, checks and times one candidate with the knobs `values` (None: the template's defaults); its cost is the
-    median seconds of a run.
+    """Compiles, checks and times one candidate with the knobs `values` (None: the template's defaults). The cost of the
+    result is the median seconds of a run.
 
     Any exception becomes the result's error.
     """
@@ -82,7 +84,9 @@ def target_from_dict(values: dict[str, Any]) -> CpuTarget:
     object with other fields.
     """
     if values.keys() != {field.name for field in fields(CpuTarget)}:
-        raise ValueError("this is not a description of a processor")
+        raise ValueError(
+            f"its target needs exactly the fields {', '.join(f.name for f in fields(CpuTarget))}"
+        )
     level1, level2 = values["cache_bytes"]
     return CpuTarget(**{**values, "cache_bytes": (level1, level2)})
 
@@ -96,8 +100,8 @@ def _known(workload: CpuWorkload) -> tuple[dict[str, np.ndarray], np.ndarray]:
 
 
 def _time(bound: BoundKernel, budget: float) -> float:
-    """The median of the thread CPU seconds of one run; `budget`: seconds for all runs together, which long runs exceed
-    (`SAMPLES`). The run that checked the results is not counted.
+    """The median of the thread CPU seconds of one run. `budget`: seconds for all runs together; slow kernels exceed it,
+    since they run a least number of times (`SAMPLES`). The run that checked the results is not counted.
     """
     begin = time.thread_time()
     bound()

@@ -1,8 +1,8 @@
 """One trial on a GPU, in two parts: a candidate is compiled anywhere, then loaded, checked and timed on the device.
 
-Between the parts the candidate is stored in a folder: `NAME.tar`, a network (`runtime.cuda_archive`), and `NAME.json`,
-the trace of its schedule, which determines the packing of arrays. A kernel may hang, or break the device for its
-process, which is therefore a worker of `local_workers.py`.
+Between the parts the candidate is stored in a folder as two files. `NAME.tar` is a network (`runtime.cuda_archive`).
+`NAME.json` is the trace of its schedule, which determines the packing of arrays. A kernel may hang, or break the device
+for its process. The process is therefore a worker of `local_workers.py`.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ from .reference import allowed, expected, inputs
 from .trial import Result, results_obstacle
 
 SAMPLES = 7
-"""Number of timed GPU graphs, each of which repeats the candidate's launches for at least a millisecond."""
+"""Number of timed GPU graphs. Each graph repeats the candidate's launches for at least a millisecond."""
 OPERATOR = "candidate"
 ON_TENSOR_CORES = ("gemm_mma_cuda", "gemm_wgmma_cuda")
-"""Templates whose factors are rounded to tf32 if the target allows it."""
+"""Templates whose products run on tensor cores in tf32: their factors are rounded to tf32 if the target allows it."""
 
 Compile = Callable[[str, GpuTarget], bytes]
 """A function that compiles a module's source text to the bytes that a device loads."""
@@ -108,8 +108,8 @@ class DeviceTrials:
         self._failed: str | None = None
 
     def task(self, target: GpuTarget, workload: CudaWorkload, folder: Path) -> Measure:
-        """The function that checks and times the workload's candidates in `folder`; the reference results are computed
-        first. If they cannot be computed, every trial fails.
+        """Returns the function that checks and times the workload's candidates in `folder`. The reference results are
+        computed first; if they cannot be computed, every trial fails.
 
         Raises DeviceError for a device that cannot run code for `target`.
         """

@@ -4,9 +4,9 @@
     {"load": task}                                     {"loaded": true} or {"refused": why}
     {"task": task, "values": {...}, "timeout": s}      Result.to_dict()
 
-`task` is a description's canonical text (`descriptions.py`); it is loaded once, with one uncounted trial of the
-template's own choice, so that code compiled on first use is not charged to the first candidate (where costs are this
-process's own time). Output of candidates goes to standard error. The process ends when its input ends.
+`task` is a description's canonical text (`descriptions.py`); it is loaded once. If costs are this process's own time,
+the load includes one uncounted trial of the template's default, so that the first candidate is not charged for code
+that is compiled on first use. Output of candidates goes to standard error. The process ends when its input ends.
 """
 
 from __future__ import annotations
@@ -79,8 +79,8 @@ def _load(load: Load, tasks: dict[str, Measure], task: str) -> dict[str, Any]:
 
 
 def _limit_memory() -> None:
-    """Limits this process's address space, because LLVM or NVRTC could take all memory for excessively
-    unrolled loops.
+    """Limits this process's address space, because LLVM or NVRTC could take all memory for loops that are unrolled very
+    often.
     """
     from .trial_cpu import MEMORY
 

@@ -33,7 +33,7 @@ _KILLED_SECONDS = 60.0
 
 
 class WorkerProcess:
-    """A worker process in its own session, so that Ctrl-C reaches only the parent, and a kill includes the worker's
+    """A worker process in its own session. So Ctrl-C reaches only the parent, and a kill includes the worker's
     children.
 
     If the parent is killed, the worker's standard input ends, and the worker ends itself.
@@ -60,8 +60,8 @@ class WorkerProcess:
         return self._process.pid
 
     def fileno(self) -> int:
-        """The file descriptor of the process's standard output, for a selector: readable when `receive` does
-        not block.
+        """The file descriptor of the process's standard output, for a selector. It is readable when `receive` will not
+        block.
         """
         assert self._process.stdout is not None
         return self._process.stdout.fileno()
@@ -74,7 +74,7 @@ class WorkerProcess:
             self._process.stdin.flush()
 
     def receive(self) -> list[dict[str, Any]] | None:
-        """The answers that have arrived; waits for at least some bytes. None if the process has ended."""
+        """The answers that have arrived; waits until some bytes have arrived. None if the process has ended."""
         found = os.read(self.fileno(), 1 << 16)
         if not found:
             self._ending = True

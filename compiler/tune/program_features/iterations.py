@@ -1,5 +1,5 @@
-"""Counts exactly how often each statement of a program is executed. Loops whose variables determine extents of other
-loops are enumerated, because their counts are not plain products.
+"""Counts exactly how often each statement of a program is executed. If extents of inner loops depend on a loop's
+variable, the iterations of these loops are enumerated, because their counts are not plain products.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def tracked(program: Program) -> frozenset[str]:
 
 @dataclass(frozen=True, slots=True)
 class _Group:
-    """A list of the iterations of nested loops whose extents depend on each other.
+    """A list of the iterations of several nested loops, whose extents depend on each other.
 
     `values`: for each loop variable, its value in every listed iteration. `weights`: for each listed iteration, the
     number of executions for which it stands.
@@ -48,9 +48,9 @@ class _Group:
 
 @dataclass(frozen=True, slots=True)
 class Iterations:
-    """How often a statement or loop of the program is executed. The number is a product: `factor` is the product of the
-    extents of the independent loops around the statement; each of `groups` (loops whose extents depend on each other)
-    contributes the number of iterations of its loops.
+    """How often a statement or loop of the program is executed, as a product. `factor` is the product of the extents of
+    the independent loops around the statement. Each of `groups` is a list of loops whose extents depend on each other;
+    its number of iterations is one more factor.
     """
 
     factor: int = 1
@@ -62,8 +62,8 @@ class Iterations:
         return self.factor * prod(group.total for group in self.groups)
 
     def times(self, extent: Expr, name: str | None) -> Iterations:
-        """The number of executions of the body of a loop with `extent` iterations, when the loop itself is executed as
-        often as this object says. `name`: the loop's variable if extents of inner loops depend on this variable, else
+        """The number of executions of a loop's body. `extent`: number of iterations of the loop; the loop itself is
+        executed as often as this object says. `name`: the loop's variable if extents of inner loops depend on it, else
         None.
         """
         if isinstance(extent, Const):
@@ -92,7 +92,7 @@ class Iterations:
         return Iterations(self.factor, (*rest, _Group(values, weights)))
 
     def longest(self, extent: Expr) -> int:
-        """The largest number of iterations that a loop of this `extent` has inside the loops counted here; an upper
+        """The largest number of iterations of a loop of this `extent`, which is inside the loops counted here. An upper
         bound if `extent` depends on several groups.
         """
         if isinstance(extent, Const):

@@ -1,8 +1,8 @@
 """Exact counts for every statement of a scheduled program: iterations, arithmetic, touched elements.
 
-The counts come from one walk over the program. Loops whose extents depend on other loops (such as the shorter last tile
-of a split loop) are enumerated in groups of dependent loops, and counts are summed over their iterations. All other
-loops multiply the counts by their extents.
+The counts come from one walk over the program. If the extent of a loop depends on other loops (as for the shorter last
+tile of a split loop), these loops form a group; their iterations are enumerated, and counts are summed over the
+iterations. Any other loop multiplies the counts by its extent.
 """
 
 from __future__ import annotations
@@ -70,12 +70,12 @@ class AccessFeatures:
     `touched`: numbers of different elements that the access touches. Let the loops around the statement have the
     numbers 0, 1, ... n - 1 from the outermost inwards. `touched[k]` counts the elements while loops 0 to k - 1 stay in
     one iteration, and all other loops run through all iterations. So `touched[n]` is for a single execution. The
-    numbers are exact if each dimension's index is a sum of loop variables whose steps neither overlap nor leave gaps,
-    and no loop variable is in the indices of two dimensions; otherwise they are upper bounds. A loop of varying extent
-    counts with its largest extent.
+    numbers are exact under two conditions: each dimension's index is a sum of loop variables whose steps neither
+    overlap nor leave gaps, and no loop variable is in the indices of two dimensions. Otherwise they are upper bounds. A
+    loop of varying extent counts with its largest extent.
 
-    `stride`: distance, in elements, between neighbouring iterations of the vectorized loop or, without one, of the
-    innermost loop with several iterations; 0 if there is no such loop.
+    `stride`: distance, in elements, between the accesses of neighbouring iterations of one loop. This is the vectorized
+    loop or, without a vectorized loop, the innermost loop with several iterations. 0 if there is no such loop.
     """
 
     buffer: Buffer
@@ -90,8 +90,7 @@ class Leaf:
 
     `executions`: how often the statement is executed in the whole program. `copied`: number of elements that a Copy
     moves in all executions, pads included. `run`: number of contiguous elements that one execution of a Copy accesses
-    in DRAM (of copies between other memories: in the destination). For statements other than Copy, `copied` and `run`
-    are 0.
+    in DRAM, or in the destination if neither memory is DRAM. For statements other than Copy, `copied` and `run` are 0.
     """
 
     statement: NamedStmt
@@ -103,14 +102,16 @@ class Leaf:
 
     @property
     def work(self) -> int:
-        """Number of operations of the statement, or of elements that it copies, in all executions."""
+        """Amount of work of the statement in all executions: its number of operations or, for a copy, of copied
+        elements.
+        """
         return self.executions * max(1, self.arithmetic.total) + self.copied
 
 
 @dataclass(slots=True)
 class Counted:
-    """All leaf statements in program order, the number of executed commits and waits (of asynchronous copies), and for
-    each memory scope the largest number of bytes that are allocated at a time.
+    """The counts of a program: all leaf statements in program order; the number of executed commits and of executed
+    waits (of asynchronous copies); and for each memory scope the largest number of bytes that are allocated at a time.
     """
 
     leaves: list[Leaf] = field(default_factory=list)
@@ -120,8 +121,8 @@ class Counted:
 
 
 def count(program: Program) -> Counted:
-    """The counts of all statements of a program. Raises ValueError for a loop extent that reads memory, and so is no
-    index expression.
+    """The counts of all statements of a program. Raises ValueError for a loop whose extent reads memory, because such
+    an extent is no index expression.
     """
     walker = _Walker(tracked(program))
     walker.visit(program.body, (), Iterations(), {})
@@ -139,7 +140,7 @@ def innermost(levels: Sequence[Level]) -> int:
 
 
 def accesses(leaf: Leaf) -> tuple[AccessFeatures, ...]:
-    """The accesses of a leaf to its buffers: writes first, then reads; of equal accesses only one."""
+    """The accesses of a leaf to its buffers: first writes, then reads. Equal accesses are listed once."""
     extents = {level.loop.name: level.extent for level in leaf.levels}
     names = list(extents)
     at = innermost(leaf.levels)
@@ -163,8 +164,8 @@ def accesses(leaf: Leaf) -> tuple[AccessFeatures, ...]:
 
 
 def volumes(leaf: Leaf) -> list[tuple[Buffer, int, int]]:
-    """For each access of the leaf: (buffer, number of different elements that all executions together touch, number
-    that one execution touches), in the order of `accesses`.
+    """For each access of the leaf, in the order of `accesses`: (buffer, elements of all executions, elements of one
+    execution). The numbers count different elements that the access touches.
     """
     extents = {level.loop.name: level.extent for level in leaf.levels}
     found: list[tuple[Buffer, int, int]] = []

@@ -23,8 +23,8 @@ KINDS = (
     "CONFIG",
     "FINISH",
 )
-"""Names of instruction formats, in the order of the features; a LOAD.TABLE counts as a LOAD.PAR. The features
-leave out TAPS and ROWS.
+"""Names of instruction formats, in the order of the features. A LOAD.TABLE is counted as a LOAD.PAR. TAPS and ROWS have
+no features.
 """
 TRAFFIC = ("uop", "wgt", "inp", "acc", "par", "operand", "out")
 """Kinds of memory transfers, as the simulator counts them; instruction fetches are not included."""
@@ -71,9 +71,9 @@ MACHINE_FEATURES = (
 
 
 def machine_features(config: Config, instructions: np.ndarray) -> np.ndarray:
-    """Features of a program on `config`: log2(1 + x) of each count and ratio in MACHINE_FEATURES, float64 [features].
+    """Features of a program on `config`, float64 [features]: log2(1 + x) of each count and ratio x in MACHINE_FEATURES.
 
-    `instructions`: its encoded words, uint64 (n, words).
+    `instructions`: the program's encoded words, uint64 (n, words).
     """
     counts = count_machine(config, instructions)
     operations = sum(counts.operations.values())
@@ -143,7 +143,7 @@ def _fields(config: Config, name: str, words: np.ndarray) -> dict[str, np.ndarra
 
 
 def _rectangle(fields: Columns, size: int) -> Runs:
-    """The contiguous runs that each load or store accesses in DRAM; adjacent rows form one run (hw/README.md, sections
+    """The contiguous runs that each load or store accesses in DRAM. Adjacent rows form one run (hw/README.md, sections
     6 and 8). `fields`: fields of the instructions. `size`: bytes of an element.
     """
     rows, columns, pitch = fields["y_size"], fields["x_size"], fields["x_stride"]
@@ -178,8 +178,8 @@ def _operands(config: Config, fields: Columns, reads: np.ndarray, held: np.ndarr
 def _register(
     words: np.ndarray, configs: np.ndarray, name: str, at: np.ndarray, whole: bool = False
 ) -> np.ndarray:
-    """The values that the configuration register `name` has at the instructions `at` (indices): its first field, or
-    with `whole` all its bits.
+    """The values of the configuration register `name` at the instructions `at` (indices). A value is the register's
+    first field or, with `whole`, all its bits.
 
     `words`: the program's encoded instructions. `configs`: indices of its CONFIG instructions. A register is 0 before
     it is first written.
@@ -196,8 +196,8 @@ def _register(
 
 
 def _add(total: list[int], config: Config, moved: Runs) -> None:
-    """Adds the bytes, bus beats and runs of `moved` to the three numbers in `total`. A run takes a beat for each bus
-    word that contains some of its bytes.
+    """Adds the bytes, bus beats and runs of `moved` to the three numbers in `total`. A run takes one beat for each bus
+    word that contains bytes of the run.
     """
     start, runs, length, pitch = moved
     bus = config.memory.bus_bytes

@@ -1,7 +1,7 @@
 """Features of a scheduled program for cost models: a vector of fixed length, comparable between workloads and targets.
 
-The features describe the statement with the most work in detail, and all statements by sums; `leaves.py` counts each
-statement. Counts and sizes are given as log2(1 + x), shares and ratios unchanged.
+Features describe the statement with the most work in detail; sums describe all statements together. `leaves.py` counts
+each statement. Counts and sizes are given as log2(1 + x), shares and ratios unchanged.
 """
 
 from __future__ import annotations
@@ -18,19 +18,21 @@ from .leaves import AccessFeatures, Counted, Leaf, accesses, count, volumes
 
 Read = Callable[[Values], np.ndarray]
 """A function from a point of a search space (values of a template's knobs) to the features of the scheduled program,
-float64 [names]; all NaN if the point has no program. The result depends on the values alone, so that it may be cached:
-each time it proposes points, a search reads the features of its whole history.
+float64 [names]. All features are NaN if the point has no program. The result depends on the values alone, so that it
+may be cached. (A search reads the features of its whole history each time it proposes points.)
 """
 SCOPES = ("dram", "workspace", "register", "inp", "wgt", "acc", "par")
-"""Memories that have features of their own, by the scope of allocations; the scope "local" counts as "register", all
-other scopes as "other".
+"""Memories that have features of their own, by the scope of allocations. The scope "local" counts as "register". All
+other scopes count as "other".
 """
 CAPACITIES = tuple(1 << k for k in range(10, 25, 2))
-"""Memory capacities in bytes. Each capacity has a feature: how often the statement is executed for each byte that must
-be loaded into a memory of this size.
+"""Memory capacities in bytes. There is a feature for each capacity: the number of executions of the statement for each
+byte that must be loaded into a memory of this size.
 """
 INNER_LEVELS = 8
-"""Number of innermost loops with features of their own, among the loops around the statement with the most work."""
+"""Number of loops that have features of their own: the innermost ones of the loops around the statement with the most
+work.
+"""
 KINDS = ("vectorize", "unroll", "parallel", "virtual_thread")
 
 _SUMS = ("executions", "multiplications", "additions", "other", "calls", "accessed bytes", "compulsory bytes")
@@ -114,8 +116,8 @@ Volumes = Sequence[tuple[Buffer, int, int]]
 def _sums(leaf: Leaf, uses: Volumes) -> tuple[int, ...]:
     """The counts whose names are in `_SUMS`, for one leaf (innermost statement) in all its executions.
 
-    `uses`: for each access of the leaf, (buffer, number of different elements that all executions touch together,
-    number of elements that one execution accesses).
+    `uses`: for each access of the leaf, (buffer, elements of all executions, elements of one execution). The numbers
+    count different elements that the access touches.
     """
     n, own = leaf.executions, leaf.arithmetic
     return (
@@ -230,12 +232,12 @@ def _main(leaf: Leaf, uses: Sequence[AccessFeatures], share: float) -> list[floa
 
 
 def _step(leaf: Leaf, uses: Sequence[AccessFeatures]) -> list[float]:
-    """Features of one execution of the register tile (the innermost unrolled and vectorized loops): the numbers of
-    vector operations, of vectors that are kept, and of loads, as logarithms; operations for each load; share of
-    scattered loads.
+    """Features of one execution of the register tile (the innermost unrolled and vectorized loops). They are the
+    numbers of vector operations, of vectors that are kept, and of loads, as logarithms; the operations for each load;
+    and the share of scattered loads.
 
-    A vector of contiguous elements takes one load, as does an element that all lanes read. Scattered elements take one
-    load for each lane.
+    A vector of contiguous elements takes one load, and so does one element that all lanes read. Scattered elements take
+    one load for each lane.
     """
     start = len(leaf.levels)
     while start and leaf.levels[start - 1].loop.kind in ("unroll", "vectorize"):

@@ -1,5 +1,5 @@
-"""Readers: functions that return the program features of a point, for the few candidates that a search lowers before it
-measures.
+"""Readers: functions that return the program features of a point. A search lowers a few candidates before it measures,
+and reads their features.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ KEPT = 1 << 14
 
 
 def kept(read: Read) -> Read:
-    """The reader `read` with a least-recently-used cache of `KEPT` points."""
+    """The reader `read` with a cache for the `KEPT` points that were used last."""
 
     @lru_cache(maxsize=KEPT)
     def of(items: tuple[tuple[str, int], ...]) -> np.ndarray:

@@ -1,5 +1,5 @@
-"""The elements that statements touch: the regions (rectangles of elements) that a statement accesses, and how many
-elements an access touches while loops run.
+"""The regions (rectangles of elements) that a statement accesses, and the numbers of elements that an access touches
+while loops run.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ def places(
     statement: NamedStmt, extents: Mapping[str, int]
 ) -> list[tuple[Buffer, tuple[Expr, ...], tuple[int, ...], bool]]:
     """Lists the distinct accesses of a statement, each as (buffer, first index in each dimension, extents of the
-    region, whether the access is a write). `extents`: number of iterations of each loop around the statement, by name;
-    a region of varying size counts with its largest.
+    region, whether the access is a write). `extents`: number of iterations of each loop around the statement, by name.
+    A region of varying size counts with its largest size.
     """
     found: list[tuple[Buffer, tuple[Expr, ...], tuple[int, ...], bool]] = []
     match statement:
@@ -67,8 +67,8 @@ def _sizes(region: Region, extents: Mapping[str, int]) -> tuple[int, ...]:
 class Dimension:
     """One dimension of an access.
 
-    `steps`: coefficient of each loop variable in the index. `parts`: opaque terms (a quotient, a remainder) with their
-    coefficients. `size`: number of elements that one access touches from the index on.
+    `steps`: coefficient of each loop variable in the index. `parts`: nonlinear terms of the index (a quotient, a
+    remainder) with their coefficients. `size`: number of elements that one access touches, from the index on.
     """
 
     steps: dict[str, int]
@@ -92,8 +92,8 @@ class Dimension:
         return Dimension(steps, tuple(parts), size)
 
     def step(self, name: str) -> int:
-        """Typical change of the index from one iteration of the loop `name` to the next. Quotients count as constant if
-        they change in few iterations only.
+        """Typical change of the index from one iteration of the loop `name` to the next. A quotient that changes in few
+        iterations only counts as constant.
         """
         return self.steps.get(name, 0) + sum(c * _step(part, name) for part, c in self.parts)
 
@@ -107,8 +107,8 @@ class Dimension:
 
 
 def _reached(moves: list[tuple[int, int]], size: int = 1) -> int:
-    """Number of distinct values of a + k1 s1 + k2 s2 + ... with 0 <= a < `size` and 0 <= ki < ci, where (si, ci) are
-    the (step, count) pairs of `moves`. An upper bound if values coincide without filling an interval.
+    """Number of distinct values of a + k1 s1 + k2 s2 + ... with 0 <= a < `size` and 0 <= ki < ci. Here (si, ci) are the
+    (step, count) pairs of `moves`. The number is an upper bound if values coincide but do not fill an interval.
     """
     if len(moves) > 1:
         moves.sort()
@@ -126,8 +126,8 @@ def _reached(moves: list[tuple[int, int]], size: int = 1) -> int:
 
 
 def _values(part: Expr, inner: Mapping[str, int]) -> int:
-    """Number of different values of `part`, a quotient, remainder or other nonlinear term of an index, in all
-    iterations of the loops `inner` (number of iterations by loop name).
+    """Number of different values that `part` takes in all iterations of the loops `inner` (number of iterations by loop
+    name). `part` is a nonlinear term of an index, such as a quotient or a remainder.
 
     The number is exact if the index is aligned to the divisor, as in most loops over tiles; otherwise it is an
     estimate.
@@ -178,8 +178,8 @@ def touched_elements(
     buffer: Buffer, dimensions: Sequence[Dimension], names: Sequence[str], extents: Mapping[str, int]
 ) -> tuple[int, ...]:
     """For each loop around an access to `buffer`: the number of distinct elements that the access touches in one run of
-    this loop and of all loops inside it. The results are in the order of `names`, the loops from the outermost to the
-    innermost. One more result, the last, is for a single execution of the access.
+    this loop and of all loops inside it. The results are in the order of `names`, which has the loops from the
+    outermost to the innermost. A last result is for a single execution of the access.
 
     `dimensions`: the index of the access in each dimension. `extents`: number of iterations of each loop, by name.
     """

@@ -1,3 +1,3 @@
-"""Runs of the tuner: trials are distributed over the tasks of a network (its distinct layers), each measured alone;
-further trials then change one node at a time and measure the whole network.
+"""Runs of the tuner. First, trials are distributed over the tasks of a network (its distinct layers), and each task is
+measured alone. Further trials then change one node at a time and measure the whole network.
 """

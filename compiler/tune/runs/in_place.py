@@ -19,13 +19,13 @@ from ..search.point_features import examine
 from .task_scheduler import Task, TaskScheduler
 
 BATCH = 8
-"""Number of candidates of a node that are measured between two trainings of its cost model."""
+"""Number of candidates of a node that are measured before the node's cost model is trained again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class TunedNode:
-    """A node to be tuned within the whole network: its search space, candidates known to be good when the node runs
-    alone (best first), and the strategy that proposes more candidates.
+    """A node to be tuned within the whole network. It has a search space, candidates that are good when the node runs
+    alone (best first), and a strategy that proposes more candidates.
 
     `alone`: cycles of the node by itself with its initial settings.
     """
@@ -50,8 +50,8 @@ class Tried:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Move:
-    """Progress report of one trial: `node` was tried within the network; `count`: number of trials so far, the initial
-    settings and this trial included; `best`: least cycles of the network so far.
+    """Progress report of one trial, in which `node` was tried within the network. `count`: number of trials so far,
+    including this trial and the initial settings. `best`: least cycles of the network so far.
     """
 
     node: str
@@ -61,7 +61,9 @@ class Move:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class TuningResult:
-    """Result of a run: the best knob settings of a network, its cycles with them, and the number of `trials` spent."""
+    """Result of a run: the best knob settings of a network, the network's cycles with these settings, and the number of
+    `trials`.
+    """
 
     settings: Settings
     cycles: float
@@ -70,11 +72,11 @@ class TuningResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Callbacks:
-    """Callbacks of a run that tunes nodes within the whole network.
+    """Callbacks of a run that tunes nodes within the whole network. Trial 0 measures the initial settings.
 
-    `write(number, tried)`: called for every new trial except trial 0 (the initial settings). `improve(number, settings,
-    cycles)`: called for the initial settings and for all settings that made the network faster. `watch(move)`: called
-    after every new trial except trial 0.
+    `write(number, tried)`: called for every new trial except trial 0. `improve(number, settings, cycles)`: called for
+    trial 0 and for each trial whose settings made the network faster. `watch(move)`: called after every new trial
+    except trial 0.
     """
 
     write: Callable[[int, Tried], None] = lambda number, tried: None
@@ -98,9 +100,10 @@ def refine(
     """Improves the knob settings `start` of a network: each batch of trials changes one node, all other nodes keep
     their settings.
 
-    Each batch goes to the node with the largest expected gain. The cost of a candidate is its node's cycles alone plus
-    the change of the network's cycles: in the network's total, the effect of a single node would be too small for the
-    node's cost model to learn. Trial 0 is `start`. `trials`: number of trials, trial 0 and known ones included.
+    Each batch goes to the node with the largest expected gain. For the node's cost model, the cost of a candidate is
+    the node's initial cycles alone plus the change of the network's cycles. (In the network's total, the effect of a
+    single node would be too small for the cost model to learn.) Trial 0 is `start`. `trials`: number of trials,
+    including trial 0 and known trials.
 
     `known`: trials of this run by number, from before an interruption. They are not measured again; the run continues
     as if it had not stopped. `callbacks` receive new trials and improvements.
@@ -166,8 +169,8 @@ def refine(
 
 
 def _recorded(known: Mapping[int, Tried], begin: int, node: str) -> dict[int, Tried]:
-    """The earlier trials that belong to the batch of `node` that begins at trial number `begin`, by their index within
-    the batch. `known`: all earlier trials, by number. The batch ends at the first trial of another node.
+    """The earlier trials that belong to one batch of `node`, by their index within the batch. The batch begins at trial
+    number `begin`, and ends before the first trial of another node. `known`: all earlier trials, by number.
     """
     found = {}
     for index in range(BATCH):
@@ -189,12 +192,13 @@ def _batch(
     turn: int,
 ) -> np.ndarray | None:
     """The points (candidate schedules), [n, axes], of the next batch for a node. `recorded`: known trials, by index in
-    this batch; the result has their points at these indices. None if the recorded trials cannot be part of this batch.
+    this batch; the result has their points at these indices. Returns None if the recorded trials cannot belong to this
+    batch.
 
-    Batches are always whole, so that a longer run begins like a shorter one. `last`: whether no later batch has
-    recorded trials; only then may recorded trials of this batch be missing. A trial that is missing from an earlier
-    batch means that lines of the file of records were lost, and that the trial may be recorded under another number.
-    `seed` and `turn` (the node's index) seed the random proposals. `settings`: the network's present knobs.
+    Batches are always whole, so that a longer run begins like a shorter one. `last`: whether this is the last batch
+    with recorded trials; only in the last batch may recorded trials be missing. If a trial is missing from an earlier
+    batch, lines of the file of records were lost, and the trial may be recorded under another number. `seed` and `turn`
+    (the node's index) seed the random proposals. `settings`: the network's present knobs.
     """
     known = {index: tuned.space.point(tried.values) for index, tried in recorded.items()}
     if len(known) == BATCH and len(history) > 0:
@@ -207,8 +211,8 @@ def _batch(
 
 
 def _proposed(tuned: TunedNode, history: History, settings: Settings, seed: Sequence[int]) -> np.ndarray:
-    """Points (candidate schedules) to try next. In the first batch of a node these are its present settings and the
-    known candidates, later the proposals of its strategy.
+    """Points (candidate schedules) to try next. In the first batch of a node, these are the node's present settings and
+    the candidates known to be good. In later batches, the node's strategy proposes them.
     """
     if len(history) == 0:
         known = [tuned.space.point(v) for v in (settings.get(tuned.node), *tuned.candidates) if v]

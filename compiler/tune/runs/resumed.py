@@ -14,7 +14,7 @@ from ...templates.space import Space
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Resumed:
-    """The `trials` of a search by number, and how many of its records are unused.
+    """The `trials` of a search by number, and how many of the search's records are unused.
 
     `duplicates`: further records of a trial that already has one; `foreign`: records whose knobs are not in the search
     space; `illegal`: records whose knobs are in the space but not legal; `stale`: records of another version of the
@@ -50,8 +50,8 @@ def trials_of(
     seed: int,
     compiler: str | None = None,
 ) -> Resumed:
-    """The trials of `task` by the search of this `strategy`, `seed` and `compiler`, in order of number, if their knobs
-    are legal in `space`; and the numbers of all other records of the search.
+    """Finds the earlier trials of a search of `task`, which `strategy`, `seed` and `compiler` identify. Returns the
+    trials whose knobs are legal in `space`, in order of number, and counts all other records of the search.
 
     If a trial has several records, the first is used.
     """
@@ -72,8 +72,8 @@ def trials_of(
 
 
 def points_of(records: Iterable[Record], space: Space) -> tuple[np.ndarray, np.ndarray]:
-    """Points (candidates as indices of knob values), int64 [n, axes], and costs, float64 [n], of `records`, all of
-    whose knobs must be in the space; the cost of a failed trial is inf.
+    """Returns the points (candidates as indices of knob values), int64 [n, axes], and the costs, float64 [n], of
+    `records`. The cost of a failed trial is inf. All knobs must be in the space.
     """
     records = list(records)
     points = np.array([space.point(record.knobs) for record in records], np.int64)

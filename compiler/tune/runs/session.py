@@ -22,8 +22,8 @@ from .resumed import points_of
 from .task_scheduler import TaskScheduler
 
 Measure = Callable[[Sequence[Values]], Iterator[tuple[int, Result]]]
-"""A function that measures candidates, given as knob values, and yields index and result of each in the order in which
-they end.
+"""A function that measures candidates, given as knob values. It yields (index, result) of each candidate in the order
+in which the trials end.
 """
 
 
@@ -31,9 +31,10 @@ they end.
 class Job:
     """A task to be tuned, with the functions that measure and propose its candidates, and its earlier trials.
 
-    `weight`: number of occurrences of the task in the network. `layer`: equal for jobs that compute the same layer in
-    different ways; the network uses the fastest of these ways. `first`: a candidate to try before the strategy proposes
-    any. `known`: the trials of this search before an interruption, by number within the job; their knobs are legal.
+    `weight`: number of occurrences of the task in the network. `layer`: identifies the layer that the job computes.
+    Several jobs may compute one layer in different ways; the network uses the fastest way. `first`: a candidate to try
+    before the strategy proposes any. `known`: the trials of this search before an interruption, by number within the
+    job; their knobs are legal.
     """
 
     name: str
@@ -51,9 +52,9 @@ class Job:
 class Plan:
     """Settings of a run.
 
-    `trials`: number of trials of all jobs, known ones included, in batches of `batch`. `seed`, `strategy` and
-    `compiler` are fields of the records; `seed` also determines the random proposals. `patience`: trials without
-    improvement after which a task ends (None: never).
+    `trials`: number of trials of all jobs, including known trials; `batch`: number of trials in a batch. `seed`,
+    `strategy` and `compiler` are fields of the records; `seed` also determines the random proposals. `patience`: a task
+    ends after this number of trials without improvement (None: never).
     """
 
     trials: int
@@ -67,8 +68,8 @@ class Plan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trial:
-    """A finished trial of the job `name`, number `count` of the run (from 1); the argument of the callback `watch`.
-    `best`: least cost of the job so far.
+    """A finished trial of the job `name`; the argument of the callback `watch`. `count`: number of trials of the run so
+    far, from 1. `best`: least cost of the job so far.
     """
 
     name: str
@@ -78,7 +79,7 @@ class Trial:
 
 
 def raise_error(job: Job, error: EmptySpaceError) -> None:
-    """Raises `error`: the default of the callback `refuse` of `tune`, which is called for a job whose space has no
+    """Raises `error`. This is the default of `tune`'s callback `refuse`, which is called for a job whose space has no
     legal candidate.
     """
     raise error
@@ -94,9 +95,9 @@ def tune(
 ) -> list[History]:
     """Spends the plan's trials on the jobs and returns their histories.
 
-    Every measured trial is passed to `write` as it ends, so that an interrupted run loses none, then to `watch`. The
-    run ends early when every job's space is exhausted or its search has stalled. `refuse` receives a job whose space
-    has no legal candidate, with the error; such a job gets no trial. By default the error is raised.
+    Every measured trial is passed to `write` as soon as it ends, so that an interruption loses no trial, and then to
+    `watch`. The run ends early when every job's space is exhausted or its search has stalled. `refuse` receives a job
+    whose space has no legal candidate, with the error; such a job gets no trial. By default the error is raised.
 
     A resumed run repeats the same batches with known trials in place of measurements, and continues, even in the middle
     of a batch, as if it had not stopped. If the plan has changed, all known trials are still used.
@@ -157,8 +158,8 @@ def tune(
 
 
 def _batch(job: Job, history: History, number: int, plan: Plan) -> tuple[np.ndarray, dict[int, Record], int]:
-    """Returns the batch that begins at trial `number`: (its points [n, axes], the known records of these points by
-    index, the number after that of its last known trial or, without known trials, `number`).
+    """Returns three things about the batch that begins at trial `number`: its points [n, axes]; the known records of
+    these points, by index; and the number of the trial after its last known trial (`number` if it has no known trials).
 
     Batches are always whole, so that a longer search begins like a shorter one. Raises EmptySpaceError if the space has
     no legal candidate.
@@ -203,12 +204,12 @@ def _tasks(
 
 
 def _number(task: Task) -> int:
-    """A seed computed from the task alone, so that the jobs of a run draw different random numbers."""
+    """A seed that depends on the task alone, so that the jobs of a run draw different random numbers."""
     return int.from_bytes(blake2b(repr(task.key).encode(), digest_size=4).digest())
 
 
 def has_stalled(history: History, patience: int, improvement: float = 0.001) -> bool:
-    """Whether the last `patience` trials together lowered the best cost by less than the relative amount `improvement`.
+    """Whether the last `patience` trials have lowered the best cost by less than the fraction `improvement` in total.
 
     False if `history` has no more than `patience` trials, or if all its trials have failed.
     """

@@ -3,8 +3,9 @@ expected gain.
 
 The method follows the gradient of Ansor (Zheng et al., OSDI 2020, section 6.2). The expected gain of a trial is the
 task's number of occurrences times a weighted mean of two estimates. One is the mean gain of the last trials. The other
-is the mean gain if the cost fell to its floor (a lower bound) within as many trials as the task has already had. Tasks
-that compute the same layer in different ways are rivals: only a cost below the rivals' counts as gain.
+assumes that the cost falls to its floor (a lower bound) within as many trials as the task has already had. Tasks that
+compute the same layer in different ways are rivals. For a task with rivals, only a cost below the rivals' least cost
+counts as gain.
 """
 
 from __future__ import annotations
@@ -54,8 +55,8 @@ class TaskScheduler:
     """Chooses the task for the next trials: first gives `warm_up` trials to every task that is not behind its rivals,
     then prefers the task with the largest expected gain.
 
-    The expected gain is a weighted mean of two estimates: the mean gain of the last `window` trials, with the weight
-    `experience`, and the gain if the cost fell to its floor (lower bound).
+    The expected gain is a weighted mean of two estimates. One is the mean gain of the last `window` trials, with the
+    weight `experience`. The other is the gain if the cost fell to its floor (lower bound).
     """
 
     warm_up: int = 16
@@ -63,8 +64,8 @@ class TaskScheduler:
     experience: float = 0.2
 
     def next_task(self, tasks: Sequence[Task]) -> int | None:
-        """The index of the task that gets the next trials; of equal gains, the first. None if all tasks are
-        finished.
+        """The index of the task that gets the next trials. If several tasks have the same gain, the first is chosen.
+        None if all tasks are finished.
         """
         turns = [k for k, task in enumerate(tasks) if not task.finished]
         if not turns:
@@ -75,8 +76,8 @@ class TaskScheduler:
         return max(turns, key=lambda k: self.gain(tasks[k]))
 
     def gain(self, task: Task) -> float:
-        """Expected saving by the next trial of `task`, in the unit of costs, times the number of occurrences of its
-        layer in the network.
+        """Expected saving by the next trial of `task`, in the unit of costs. It is multiplied by the number of
+        occurrences of the task's layer in the network.
         """
         costs = np.where(np.isfinite(task.history.costs), task.history.costs, HOPELESS * task.floor)
         trials = max(1, len(costs))

@@ -1,3 +1,1 @@
-"""Searches of spaces of schedules: a learned cost model, the strategies that use it to propose points, and
-baselines.
-"""
+"""Searches of spaces of schedules: a learned cost model, strategies that propose points with it, and baselines."""

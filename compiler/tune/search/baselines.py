@@ -16,8 +16,8 @@ GOLDEN = (5**0.5 - 1) / 2
 GRID_CHUNK = 1 << 10
 
 LOOK_BACK = 256
-"""Number of last trials among which a grid search looks for points that were left out: more than can be in progress at
-a time.
+"""A grid search looks for points that were left out among this number of last trials. It is larger than the number of
+trials that can be in progress at a time.
 """
 
 
@@ -38,8 +38,8 @@ class RandomSearch:
 class GridSearch:
     """A strategy that proposes all points in one fixed order; every beginning of this order covers the space evenly.
 
-    Points are numbered (the last axis fastest) and visited in steps of the golden section of their number, so that
-    every step falls into the largest remaining gap.
+    Points are numbered, with the last axis varying fastest. The numbers of successive points differ by the golden
+    section of the number of all points, so that every new point falls into the largest remaining gap.
     """
 
     def propose(
@@ -65,9 +65,9 @@ class GridSearch:
 
     @staticmethod
     def _position(space: Space, history: History, step: int) -> int:
-        """The position in the visiting order at which the search continues: that of the trial `LOOK_BACK` trials before
-        the end of the history. The last batch may have left out points after this trial. `step`: difference of the
-        numbers of two points visited in succession, modulo the size of the space.
+        """The position in the visiting order at which the search continues. It is the position of the trial that is
+        `LOOK_BACK` trials before the end of the history, because later batches may have left out points after it.
+        `step`: difference of the numbers of two points visited in succession, modulo the size of the space.
         """
         if len(history) <= LOOK_BACK:
             return 0

@@ -1,8 +1,8 @@
 """The learned cost model: gradient-boosted trees (xgboost) that rank points from their features.
 
-The model is trained again on the whole history before every batch, which takes milliseconds, so that a search has no
-other state. Records of other workloads of the template may be added, each workload as a separate group: points are
-ranked only within a workload, because costs of different workloads are not comparable.
+The model is trained again on the whole history before every batch, so that a search has no other state; training takes
+milliseconds. Records of other workloads of the template may be added, each workload as a separate group. Points are
+ranked only within a group, because costs of different workloads are not comparable.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     import xgboost
 
 FAILURE_STEP = 1.0
-"""How far the training label of a failed trial is below that of the worst successful trial, in base-2 logarithms of
-costs.
+"""The training label of a failed trial is this much below the label of the worst successful trial. Labels are base-2
+logarithms of costs.
 """
 
 
@@ -46,8 +46,8 @@ class CostModel:
 
     `pairs`: in each round, every sample is ranked against this number of other samples, drawn at random. `columns`:
     share of the features, drawn at random, from which each split of a tree is chosen. `lean`: weight of an initial
-    score, which is made from a point's estimate without training and rises by `lean` for every halving of the estimate;
-    the trees correct this score.
+    score, which needs no training: it rises by `lean` for every halving of the template's estimate of a point's cost.
+    The trees correct this score.
     """
 
     objective: str = "rank:pairwise"
@@ -60,7 +60,7 @@ class CostModel:
     columns: float = 1.0
 
     def fit(self, groups: Sequence[Samples], seed: int) -> Ranking:
-        """Trees trained on `groups`, one group for each workload, all with the same features.
+        """Trains trees on `groups`, one group of samples for each workload; all have the same features.
 
         Equal arguments give equal trees. Raises MissingTunerError if xgboost is not installed.
         """
@@ -91,15 +91,15 @@ class CostModel:
 
 
 THOROUGH = CostModel(rounds=100, learning_rate=0.1, pairs=64, columns=0.3)
-"""Parameters with which training takes two to three times as long as with the defaults, and which predict better if the
-initial score is poor (benchmarks/cost_model.py).
+"""Parameters for a more thorough training, which takes two to three times as long as with the defaults. Predictions are
+better if the initial score is poor (benchmarks/cost_model.py).
 """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Ranking:
-    """A trained model: trees, and the weight `lean` of the initial score that the trees correct (a score made from the
-    point's estimate without training).
+    """A trained model: trees, and the weight `lean` of the initial score that the trees correct. The initial score is
+    made from the template's estimate of a point's cost, without training.
     """
 
     trees: xgboost.Booster

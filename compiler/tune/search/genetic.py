@@ -22,8 +22,9 @@ class GeneticSearch:
     """A strategy that proceeds in generations of `population` trials. The parents of a new generation are the trials of
     the last generation and the `elites` best trials of earlier generations.
 
-    Parents are drawn with probabilities that fall linearly with their rank. A child is the crossover of two parents;
-    with probability `mutation`, its value on one axis then changes. The number of trials determines the generation.
+    Parents are drawn with probabilities that fall linearly with rank. A child is the crossover of two parents; with
+    probability `mutation`, the child's value on one axis is then changed. The number of trials determines the
+    generation.
     """
 
     population: int = 32
@@ -33,10 +34,10 @@ class GeneticSearch:
     def propose(
         self, space: Space, history: History, generator: np.random.Generator, count: int
     ) -> np.ndarray:
-        """Up to `count` legal points [n, axes], none with a program that is in the history. Until `population` trials
-        are there, the points are random; then they are made from the last generation and the elites by crossover and
-        mutation, and random points replace missing ones. Fewer only if the space is exhausted, as far as `random_new`
-        can tell. Raises EmptySpaceError if no point is legal.
+        """Up to `count` legal points [n, axes], none with a program that is in the history. The first `population`
+        points are random. Later points are made from the last generation and the elites by crossover and mutation; if
+        these give too few points, random points are added. Returns fewer only if the space is exhausted, as far as
+        `random_new` can tell. Raises EmptySpaceError if no point is legal.
         """
         taken = examine(space, history.points).programs
         born = len(history) // self.population * self.population

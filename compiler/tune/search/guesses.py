@@ -1,7 +1,7 @@
-"""Proposes points to which the template's own cost estimate gives low costs. Until a cost model is trained, all points
-of a batch after the first random ones are chosen in this way; afterwards a share of each batch.
+"""Proposes points to which the template's own cost estimate gives low costs. A search begins with some random points.
+Until a cost model is trained, all further points are chosen in this way; afterwards a share of each batch.
 
-Trees trained on few points are often confidently wrong, while the template's estimate is never far off. The share that
+Trees trained on few points are often wrong, and far off, while the template's estimate is never far off. The share that
 follows the estimate alone ensures that the first measured points cannot exclude a good region.
 """
 
@@ -25,16 +25,16 @@ STARTS = 1024
 no path of legal points from a start to a good point.
 """
 DIVERSITY = 1.0
-"""Weight that this file passes to `select_diverse`: how much the distance between selected points counts in comparison
-with their scores.
+"""The weight of the distance between selected points in `select_diverse`, in comparison with the weight of their
+scores.
 """
 
 
 def first_points(
     space: Space, history: History, measured: Candidates, generator: np.random.Generator, count: int
 ) -> np.ndarray:
-    """The next `count` points [count, axes] of a search without a trained model: random ones until the search has
-    RANDOM trials, then points to which the template gives low cost estimates. `measured`: the points of `history`.
+    """The next `count` points [count, axes] of a search without a trained model. The first RANDOM trials of a search
+    are random points; the template gives low cost estimates to the others. `measured`: the points of `history`.
 
     Without an estimate all points are random. Returns fewer only if there are no more new points.
     """
@@ -48,9 +48,9 @@ def first_points(
 
 
 def guessed_count(measured: Candidates, history: History, generator: np.random.Generator, count: int) -> int:
-    """Number of points in a batch of `count` that the template's cost estimate chooses although there is a trained
-    model: `SHARE` of the batch, rounded up or down at random, or half before the first trial. 0 if the template has no
-    estimate. `measured`: the points of `history`.
+    """Number of points in a batch of `count` that are chosen by the template's cost estimate although there is a
+    trained model. This is `SHARE` of the batch, rounded up or down at random; before the first trial it is half of the
+    batch; it is 0 if the template has no estimate. `measured`: the points of `history`.
     """
     if not measured.estimated:
         return 0
@@ -66,11 +66,12 @@ def best_guesses(
     count: int,
     candidates: Candidates | None = None,
 ) -> Candidates:
-    """Up to `count` new points with low cost estimates of the template, different from each other and from the points
+    """Up to `count` new points with low cost estimates of the template. They differ from each other and from the points
     `known`.
 
-    Once there are measurements, the points are chosen from `candidates`, which a walk guided by the cost model has
-    visited. Before that, or without `candidates`, a walk guided by the estimate finds the points, from `STARTS` starts.
+    Before there are measurements, or without `candidates`, a walk guided by the estimate finds the points, from
+    `STARTS` starts. Otherwise the points are chosen from `candidates`, the points that a walk guided by the cost model
+    has visited.
     """
     if count == 0:
         return known.take(slice(0))

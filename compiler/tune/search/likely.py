@@ -1,8 +1,8 @@
 """Lists the points of a space that its template expects to be fastest, best first, without a trained model.
 
-A template's default is the best of few candidates, whose tiles have balanced sizes and whose buffers all have the same
-number of copies. A beam search begins at the best candidates and extends through the whole space, one axis at a time.
-It uses only the template's estimate, without lowering and without random numbers.
+A template chooses its default among few candidates: tiles have balanced sizes, and all buffers have the same number of
+copies. A beam search begins at the best of these candidates and extends through the whole space, one axis at a time. It
+uses only the template's estimate; it needs no lowering and no random numbers.
 """
 
 from __future__ import annotations
@@ -17,26 +17,30 @@ from .point_features import GUESS, examine, program_numbers
 from .selection import select_diverse
 
 SEEDS = 8
-"""Number of starting points that the beam search takes from each group of the space's candidates for the default."""
+"""A template gives groups of candidates, from which it chooses its default. The beam search starts from this number of
+points of each group.
+"""
 BEAM = 24
 """Number of points whose neighbours are examined in a round."""
 ROUNDS = 4
-"""Rounds of the beam search. More rounds change the list little: a good point is few steps from a candidate."""
+"""Rounds of the beam search. More rounds change the list little, because a good point is a few steps away from a
+candidate.
+"""
 LONGER = 8
-"""`likely_points` examines LONGER times as many candidates with low estimates as it returns, and selects among them
-points that differ from one another.
+"""`likely_points` examines LONGER times as many points with low estimates as it returns. Among them it selects points
+that differ from one another.
 """
 LEAST = 64
-"""Least number of candidates with low estimates among which `likely_points` selects points that differ from one
-another.
+"""Least number of points with low estimates that `likely_points` examines. Among them it selects points that differ
+from one another.
 """
 FORBIDDEN_PENALTY = 1e15
-"""Penalty, added to the estimated cost, of points that a search may not try; it is larger than any cost in cycles or
-seconds.
+"""Penalty that is added to the estimated cost of a point that a search may not try. It is larger than any cost in
+cycles or seconds.
 """
 DIVERSITY = 0.3
-"""Weight, in `select_diverse`, of the distance between selected points. It is above 0 because points that are nearly
-alike cost nearly the same, so that measuring several of them teaches little.
+"""Weight, in `select_diverse`, of the distance between selected points. It is above 0 because similar points have
+similar costs, so that measuring several of them teaches little.
 """
 
 
@@ -66,8 +70,8 @@ def likely_points(space: Space, count: int) -> np.ndarray:
 
 
 def _seeds(space: Space) -> np.ndarray:
-    """Points [n, axes]: the `SEEDS` legal points of least estimated cost of each group of the space's candidates, and
-    the point whose axes all have their first value.
+    """Starting points [n, axes] of the beam search. From each group of the space's candidates these are the `SEEDS`
+    legal points of least estimated cost. The point whose axes all have their first value is added.
     """
     found = [np.zeros((1, len(space.axes)), np.int64)]
     for group in space.candidates:

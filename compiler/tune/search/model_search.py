@@ -1,5 +1,5 @@
-"""Searches with a learned cost model: train on the history, walk to points with high scores, measure the best
-of them.
+"""Searches with a learned cost model. Such a search trains the model on the history, walks to points with high scores,
+and proposes the best of them.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ class ModelSearch:
     that the model ranks best.
 
     `walk`: the method of the walk, which begins at `starts` points. Up to half of these are the best measured points,
-    the others are random. A proposed batch has three parts: the share `random` consists of random points, a second part
-    follows the template's estimate (`guesses`), and the model chooses the rest. `diversity`: how far the points that
-    the model chooses should be apart (`select_diverse`).
+    the others are random. A proposed batch has three parts: a share of random points (`random`), points that follow the
+    template's estimate (`guesses`), and points that the model chooses. `diversity`: how far the points that the model
+    chooses should be apart (`select_diverse`).
 
-    `prior`: training samples of other workloads of the template. Without such samples, and until two trials have
-    succeeded, there is no model, and the proposals are `guesses.first_points`. `short_list`: if given, the model
-    chooses more points than needed. These are lowered, and a second model chooses among them by features of their
+    `prior`: training samples of other workloads of the template. Without these samples there is no model until two
+    trials have succeeded, and the proposals are `guesses.first_points`. `short_list`: if given, the model chooses more
+    points than needed. All chosen points are lowered, and a second model selects among them by features of their
     programs. `follow_estimate`: if False, no part of a batch follows the template's estimate, and the first points are
     random. Studies use this setting to measure the gain of the estimate.
     """
@@ -80,9 +80,9 @@ def _ranked(
     history: History,
     generator: np.random.Generator,
 ) -> Candidates:
-    """The candidates `listed`, which were chosen for lowering, sorted by the score of the short list's model, best
+    """Sorts the candidates `listed`, which were chosen for lowering, by the score of the short list's model, best
     first. This model also uses features of the lowered programs; it is trained on `measured`, the points of `history`.
-    If there are too few trials to train it, the order is kept.
+    If there are too few trials to train the model, the order is kept.
     """
     training_samples = short_list.training_samples(space, measured, history.costs)
     if not training_samples or not len(listed):

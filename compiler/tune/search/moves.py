@@ -1,4 +1,6 @@
-"""Moves of search algorithms (mutation, crossover, neighbours) on arrays of points; results may be illegal points."""
+"""Moves of search algorithms (mutation, crossover, neighbours) on arrays of points. The resulting points may be
+illegal.
+"""
 
 from __future__ import annotations
 
@@ -36,8 +38,8 @@ def cross(first: np.ndarray, second: np.ndarray, generator: np.random.Generator)
 
 
 def neighbours(space: Space, points: np.ndarray) -> np.ndarray:
-    """All points [m, axes] that differ from one of `points` [n, axes] on exactly one axis, by any other value of the
-    axis; a point may occur several times.
+    """All points [m, axes] that differ from one of `points` [n, axes] on exactly one axis, where they have any other
+    value of the axis. A point may occur several times.
     """
     found = []
     for k, axis in enumerate(space.axes):

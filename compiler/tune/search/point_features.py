@@ -1,8 +1,8 @@
 """Features of points of a space for a cost model, and numbers that identify the programs of points.
 
 The functions are independent of templates. The features are logarithms of knob values and of quantities, so that a
-model sees ratios. Each quantity is also given relative to the space's floor (lower bound on the cost of any
-point), so that features of different workloads of a template are comparable.
+model sees ratios. Each quantity is also given relative to the space's floor, a lower bound on the cost of all points,
+so that features of different workloads of a template are comparable.
 """
 
 from __future__ import annotations
@@ -16,23 +16,23 @@ from ...templates.columns import ESTIMATE
 from ...templates.space import CostEstimates, Space
 
 GUESS = 0
-"""Index of the feature column with a point's cost before any measurement: the template's estimate, or the lower bound
-if there is none.
+"""Index of the feature column with the guess of a point's cost before any measurement. The guess is the template's
+estimate or, without an estimate, the lower bound of the cost.
 """
 FIRST_AXIS = 2
 """Index of the feature column for the first axis; the columns of the other axes follow."""
 SMALLEST = 2.0**-40
-"""Quantities are raised to at least this value before their logarithm is taken, since they may be zero."""
+"""Least value of a quantity before its logarithm is taken: smaller quantities, which may be zero, are replaced by it.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Candidates:
-    """n points [n, axes] (int64) with legality, program numbers and features, all from one evaluation of the space
+    """n points [n, axes] (int64) with legality, program numbers and features. All come from one evaluation of the space
     (`Space.cost`).
 
     `legal`: bool [n]. `programs`: uint64 [n], equal for points with equal programs. `features`: float64 [n, names]
-    (`point_features`); column GUESS is made from the template's estimate of the cost if `estimated`, else from its
-    lower bound.
+    (`point_features`); column GUESS has the template's estimate of the cost if `estimated`, else the lower bound.
     """
 
     points: np.ndarray
@@ -135,17 +135,17 @@ def _features(space: Space, estimates: CostEstimates) -> tuple[tuple[str, ...], 
 
 
 def _from_one(values: np.ndarray, possible: tuple[int, ...]) -> np.ndarray:
-    """`values` shifted so that the least of `possible`, all values of their axis, is at least 1. Axes that are switches
-    or permutation numbers contain 0, which has no logarithm.
+    """`values` of an axis, shifted so that the least of `possible`, the values that the axis may have, is at least 1.
+    (Axes that are switches or permutation numbers contain 0, which has no logarithm.)
     """
     return values + max(0, 1 - min(possible))
 
 
 def program_numbers(space: Space, estimates: CostEstimates) -> np.ndarray:
-    """A number for each point, uint64 [n], equal for points with equal programs: the effective values of the axes as
-    the digits of a mixed-radix number.
+    """A number for each point, uint64 [n], equal for points with equal programs. Its digits in a mixed-radix system are
+    the effective values of the axes.
 
-    Exact for spaces of up to 2**64 points; for larger ones it is a hash, modulo 2**64.
+    Exact for spaces of up to 2**64 points. For larger spaces it is a hash: the number modulo 2**64.
     """
     numbers = np.zeros(len(estimates.bound), dtype=np.uint64)
     hashed = space.size > 1 << 64

@@ -23,10 +23,10 @@ def select_diverse(
     merit of each candidate. `measured`: points that were measured before, [m, axes], also in logarithms. `diversity`:
     weight of the distance against the score.
 
-    Candidates are chosen one by one; each time, the one with the largest sum of score and `diversity` x distance wins.
-    Scores are divided by their standard deviation. The distance is that to the nearest point already chosen or
-    measured, from 0 (the same point) to 1. Between two points, it adds up the differences along the axes, each limited
-    to 1; the total is limited to FAR and divided by FAR.
+    Candidates are chosen one by one: each time the candidate with the largest sum of score and `diversity` x distance.
+    Scores are divided by their standard deviation. The distance of a candidate is its distance from the nearest point
+    that is already chosen or measured, from 0 (the same point) to 1. For two points, the differences along the axes,
+    each limited to 1, are added up; the sum is limited to FAR and divided by FAR.
 
     AutoTVM (Chen et al., NeurIPS 2018, section 3.3) instead counts how many different knob values a selection has.
     Distances suit better, because points near a measured one take about the same time, whatever the model predicts.

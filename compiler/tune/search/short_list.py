@@ -1,9 +1,9 @@
 """The second stage of a search with a cost model: the candidates with the best scores are lowered and ranked again.
 
 In the first stage, the search scores thousands of candidates by features that are computed without lowering
-(`Space.cost`). In the second stage, it lowers the best of these candidates, a few times as many as will be measured;
-this takes a fraction of the time of a measurement. A second model then ranks the lowered candidates by the same
-features and by features of their programs.
+(`Space.cost`). In the second stage, it lowers the best of these candidates, a few times as many as it will measure.
+Lowering a candidate takes a fraction of the time of a measurement. A second model then ranks the lowered candidates by
+the features of the first stage and by features of their programs.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from .cost_model import THOROUGH, CostModel, Samples
 from .point_features import Candidates
 
 MOST_SAMPLES = 256
-"""Largest number of trials of a history (the best ones) on which the model that ranks lowered candidates is trained;
-after a restart all of them must be lowered again.
+"""The model that ranks lowered candidates is trained on at most this number of trials of a history, the best ones.
+After a restart all of them must be lowered again.
 """
 
 
@@ -47,7 +47,7 @@ class ShortList:
         """Training samples of the model that ranks lowered candidates: the samples in `prior`, and the best of the
         `measured` points of this search. `costs`: cost of each measured point.
 
-        The result contains only `prior` as long as fewer than two trials have succeeded.
+        While fewer than two trials have succeeded, the result is `prior` alone.
         """
         if np.isfinite(costs).sum() < 2:
             return list(self.prior)
@@ -59,8 +59,8 @@ class ShortList:
 
 
 def joined(space: Space, candidates: Candidates, read: Read) -> np.ndarray:
-    """The features of n candidates, float64 [n, names]: first the features that the space gives, then the features of
-    each candidate's program, which the function `read` computes from the candidate's knob values.
+    """The features of n candidates, float64 [n, names]. First come the features that the space gives, then the features
+    of each candidate's program. The function `read` computes program features from the candidate's knob values.
 
     Program features are NaN if a candidate cannot be lowered. Decision trees treat NaN as a value of its own.
     """

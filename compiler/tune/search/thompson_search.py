@@ -1,4 +1,4 @@
-"""Thompson sampling: several models are trained, each on a random resample of the history. They take turns to propose
+"""Thompson sampling. Several models are trained, each on a random resample of the history, and take turns to propose
 points.
 """
 
@@ -22,13 +22,13 @@ from .walks import Evolution, Walk, walk_starts
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ThompsonSearch:
-    """A strategy in which each proposal is the point that one member of an ensemble of models ranks best.
+    """A strategy with an ensemble of models. For each proposal one of the models chooses the point that it ranks best.
 
     The ensemble approximates a posterior: `members` models trained on as many bootstrap resamples of the history. The
     models agree in regions with many measurements and differ in others, so that a batch explores without random points.
     A share of each batch follows the template's cost estimate instead of the models (`guesses.py`). `prior`: samples of
     other workloads of the template, on which the models are trained as well. With a `short_list`, the models choose
-    candidates to lower, and a second ensemble ranks these by features of their programs.
+    candidates to lower, and a second ensemble ranks the lowered candidates by features of their programs.
     """
 
     model: CostModel = field(default_factory=CostModel)

@@ -17,8 +17,8 @@ from .point_features import examine
 from .short_list import joined
 
 LOWERED = 64
-"""Largest number of records of a workload that are lowered again, spread evenly over the workload's records: lowering
-one takes a fraction of a trial's time.
+"""Largest number of records of a workload that are lowered again. They are spread evenly over the workload's records.
+Lowering a record takes a fraction of a trial's time.
 """
 
 

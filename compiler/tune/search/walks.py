@@ -1,7 +1,8 @@
-"""Walks over a space, guided by a model's scores; a batch is later chosen among the points that a walk visits.
+"""Walks over a space, guided by a model's scores. A batch is later chosen among the points that a walk visits.
 
 All points of a walk move at once. A score predicts how fast a point's program is; a higher score is better. `score` is
-always called with the features of all n points of the walk, in order. It may thus use a different model for each point.
+always called with the features of all n points of the walk, in order, so that it can use a different model for each
+point.
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ Score = Callable[[np.ndarray], np.ndarray]
 
 
 def walk_starts(space: Space, history: History, generator: np.random.Generator, count: int) -> np.ndarray:
-    """`count` starting points [count, axes]: up to half are the best points measured successfully, the rest are random.
+    """`count` starting points [count, axes]. Up to half of them are the best successfully measured points; the rest are
+    random.
 
     Each random point occurs about `WALKS_EACH` times, because legal points may be rare and expensive to draw.
     """
@@ -40,17 +42,17 @@ class Walk(Protocol):
     def visit(
         self, space: Space, score: Score, starts: np.ndarray, generator: np.random.Generator
     ) -> Candidates:
-        """Legal points (repetitions possible) found from `starts`, int64 [n, axes], including the legal ones among
-        `starts`.
+        """Returns legal points that are found from `starts`, int64 [n, axes]. They include the legal points among
+        `starts`; points may be repeated.
         """
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Annealing:
-    """Parallel simulated annealing: as many chains as there are starts, each moving on one axis at a time.
+    """Parallel simulated annealing. There are as many chains as starts, and each chain moves on one axis at a time.
 
-    The temperature, in standard deviations of the starts' scores, falls linearly from `temperature` to 0.
+    The temperature falls linearly from `temperature` to 0; its unit is the standard deviation of the starts' scores.
     """
 
     steps: int = 24
@@ -87,7 +89,7 @@ class Evolution:
 
     With probability `crossing`, a child is the crossover of two parents; otherwise it is a copy of one parent with
     another value on one axis. Parents of better rank are drawn more often. The next population consists of the best
-    parents and children, no two of them with equal programs as long as there are enough programs.
+    parents and children. No two of them have equal programs, as long as there are enough programs.
     """
 
     generations: int = 12
@@ -121,8 +123,8 @@ class Evolution:
 
 
 def _best_distinct(programs: np.ndarray, merits: np.ndarray, count: int) -> np.ndarray:
-    """Indices of the `count` largest of `merits` [n >= count], each of a different program as long as there are enough
-    programs.
+    """Indices of the `count` largest of `merits` [n >= count]. Each is of a different program, as long as there are
+    enough programs.
     """
     order = np.argsort(-merits, kind="stable")
     _, first = np.unique(programs[order], return_index=True)

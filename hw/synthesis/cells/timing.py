@@ -105,7 +105,7 @@ def _run(design: CellDesign, netlist: str, macros: str, script: str, report: Rep
             return (work / "paths.txt").read_text(encoding="utf-8")
         except FileNotFoundError:
             raise ToolError(
-                f"{tool} ended without writing its paths; it may have run out of memory"
+                f"{tool} ended before it wrote its report of timing paths; it may have run out of memory"
             ) from None
 
 

@@ -140,5 +140,5 @@ def test_refusals_name_the_network_and_a_way_out() -> None:
         UserError, match="vit_tiny does not accept images of 100x100; choose a size that is a multiple of 16"
     ):
         build_original("vit_tiny", size=100)
-    with pytest.raises(UserError, match="a batch is at least 1"):
+    with pytest.raises(UserError, match="the batch must be at least 1"):
         build_original("alexnet", batch=0)

@@ -147,7 +147,7 @@ def test_tables_for_people_from_samples_of_one_file(vdla, folder: Path, tmp_path
         ),
         (("--budget", 3, "--held-out", "data.npz"), "calibration has used every held-out sample"),
         (("--budget", 3, "--held-out", "none.npz"), "none.npz"),
-        (("--budget", 3, "--per-tensor"), "--per-tensor is for all layers, but --budget chooses for each"),
+        (("--budget", 3, "--per-tensor"), "--per-tensor sets all layers, but with --budget a search chooses"),
         (("--budget", 3, "--processor", "z80"), 'no processor is called "z80"'),
         (("--budget", 3, "--cost", "area"), 'no cost is called "area"'),
         (("--budget", 3, "--config", "vtaa"), "vtaa"),

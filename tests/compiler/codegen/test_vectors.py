@@ -165,7 +165,8 @@ def test_accumulators_of_other_types_are_not_loaded() -> None:
         schedule(TINY, replace_buffers(program, wide), AluOpcode.ADD, -7, post).program, pipeline(TINY, 2)
     )
     with pytest.raises(
-        EmissionError, match="load copies X, int16, to acc; the accelerator loads int8 or int32 there"
+        EmissionError,
+        match="load copies X of type int16 to acc, where the accelerator loads int8 or int32 only",
     ):
         link_alone(TINY, kernel, {"X", "Y"})
 

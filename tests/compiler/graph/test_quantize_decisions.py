@@ -92,14 +92,17 @@ def test_choices_for_single_layers() -> None:
             'layer "conv1": "int4" is not one of the choices; use u8, per-channel, float, s8',
         ),
         ({"conv1": ["u8", "s8"]}, 'layer "conv1" cannot be both u8 and s8'),
-        ({"conv1": ["float", "u8"]}, 'layer "conv1" stays float, but u8 is for quantized layers'),
+        (
+            {"conv1": ["float", "u8"]},
+            'layer "conv1" cannot be both float and u8, which is for quantized layers',
+        ),
         (
             {"input": ["float"]},
             '"input" is an input or a constant of the model, so its only choices are u8 and s8',
         ),
         (
             {"add": ["per-tensor"]},
-            'layer "add" (Add) has no weights, so its only choices are u8 and s8',
+            'layer "add" (Add) has no weights to scale per-tensor; leave this out',
         ),
     ],
 )

@@ -132,7 +132,7 @@ REFUSED = [
     ({"target": LLVM}, "unit is 'cycles', must be seconds for this target"),
     ({"trial": -1}, "trial is -1, must be an integer of 0 or more"),
     ({"trial": 1.0}, "trial is 1.0, must be an integer of 0 or more"),
-    ({"trial": 1 << 40}, "trial is 1099511627776, must be below 1099511627776"),
+    ({"trial": 1 << 40}, "trial is 1099511627776, must be below 1,099,511,627,776"),
     ({"seed": None}, "seed is None, must be an integer of 0 or more"),
     ({"strategy": ""}, "strategy is '', must be a printable word"),
     ({"strategy": ["model"]}, "strategy is ['model'], must be a printable word"),

@@ -224,7 +224,7 @@ ERRORS = [
     (lambda: cached(before=True), in_place, "early uses T before it"),
     (lambda: cached(after=True), in_place, "use uses L after it"),
     (lambda: cached(mirrored=True), in_place, "it reads an element of L that is not the one that it writes"),
-    (lambda: cached(read_again=True), in_place, "it reads T, which it writes"),
+    (lambda: cached(read_again=True), in_place, "it also reads T, the buffer that it writes"),
     (looped, in_place, "a loop contains only one of the allocations of T and L"),
     (repeated, in_place, "its indices are not the variables of its loops, each once"),
     (sums, lambda s: s.split("i", 0), "cannot split i into pieces of 0"),
@@ -262,7 +262,7 @@ ERRORS = [
     (
         stencil,
         lambda s: (s.compute_at("double", "i"), s.compute_at("double", "i")),
-        "cannot move double: T does not exist at i",
+        "cannot move double: loop i is outside the allocation of T",
     ),
     (overwritten, lambda s: s.compute_at("load", "i"), "A, which it reads, is overwritten on the way to i"),
     (accumulated, lambda s: s.compute_at("more", "i"), "cannot move more: repeated, it would add"),
@@ -279,17 +279,21 @@ ERRORS = [
     (sums, lambda s: s.widen("A", 0, 16), "cannot widen A: it is not allocated"),
     (stencil, lambda s: s.widen("T", 2, 16), "cannot widen T: it has no dimension 2"),
     (stencil, lambda s: s.widen("T", 0, 2), "it has no dimension 0 of at most 2"),
-    (sums, lambda s: s.cache_read("C", "i", "acc"), "cannot cache C: it is written under i"),
+    (
+        sums,
+        lambda s: s.cache_read("C", "i", "acc"),
+        "cannot cache C: loop i also writes it; choose a loop that only reads it",
+    ),
     (sums, lambda s: s.cache_read("D", "i", "acc"), "no buffer named 'D'"),
-    (sums, lambda s: s.cache_write("A", "i", "acc"), "nothing under i writes it"),
-    (sums, lambda s: s.cache_write("C", "j", "acc"), "the sum of sum starts outside j"),
-    (sums, narrow, "loop j.1 has `4` iterations against `8` in k"),
+    (sums, lambda s: s.cache_write("A", "i", "acc"), "no statement in loop i writes it"),
+    (sums, lambda s: s.cache_write("C", "j", "acc"), "the sum of sum starts outside loop j"),
+    (sums, narrow, "loop j.1 has `4` iterations, but the intrinsic's loop k has `8`"),
     (
         stencil,
         lambda s: s.tensorize("j", DOT),
         "cannot tensorize j with dot: program and intrinsic differ: `add:",
     ),
-    (sums, lambda s: s.tensorize("i", DOT), "loop i has `10` iterations against `8` in k"),
+    (sums, lambda s: s.tensorize("i", DOT), "loop i has `10` iterations, but the intrinsic's loop k has `8`"),
 ]
 
 

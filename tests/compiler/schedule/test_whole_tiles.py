@@ -165,7 +165,11 @@ REFUSED = [
         lambda s: s.pad("k", 4),
         "does not sum a product of operands that are all indexed by k",
     ),
-    (lambda: staged(columns=10), lambda s: s.pad("j", 4), "element does not fill w in order"),
+    (
+        lambda: staged(columns=10),
+        lambda s: s.pad("j", 4),
+        "element must fill dimension 1 of w from 0 to its end",
+    ),
     (
         lambda: staged(pad=7, dtype=DType.FLOAT32),
         lambda s: s.pad("k", 4),

@@ -80,7 +80,7 @@ def test_softmax_stores_the_function_of_its_last_stage_only() -> None:
 def test_data_that_are_copied_cannot_be_computed_on_the_way() -> None:
     window = Window(kernel=(3, 3), pads=(1, 1, 1, 1))
     pool = float_pool((1, 4, 4, 1), window, "max")
-    with pytest.raises(ValueError, match="cannot fuse the computation of X: pad copies it"):
+    with pytest.raises(ValueError, match="cannot fuse the computation of X into its readers: the copy pad"):
         with_data(pool, argument(0) + 1.0, {0: (1, 4, 4, 1)})
 
 

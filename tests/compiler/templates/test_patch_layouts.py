@@ -148,7 +148,9 @@ def test_what_a_layout_takes():
     assert (uneven.first_rows, uneven.last_rows, uneven.each, uneven.products) == (4, 3, 3, 5)
     wide = PatchLayout.of(window, 3, 128, apart=2, count=2, columns=2)
     assert (wide.run, wide.products, wide.steps, wide.patch_columns(112)) == (27, 2, 4, 56)
-    with pytest.raises(ValueError, match="a row of 113 outputs must be a multiple of 2"):
+    with pytest.raises(
+        ValueError, match="a row of 113 outputs does not fill whole patches, each of which has 2 columns"
+    ):
         wide.patch_columns(113)
 
 

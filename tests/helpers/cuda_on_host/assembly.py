@@ -256,8 +256,8 @@ def _set_predicate(use: _Use) -> str:
 
 
 def _assign(expression: str) -> Callable[[_Use], str]:
-    """The model of an instruction that assigns `expression` to its first operand; {1}, {2} ... in the expression are
-    its source operands.
+    """A function that returns the C++ statement for an instruction that assigns `expression` to its first operand; {1},
+    {2} ... in the expression are its source operands.
     """
 
     def emit(use: _Use) -> str:

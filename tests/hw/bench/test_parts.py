@@ -62,7 +62,7 @@ def test_a_program_that_cannot_be_loaded():
         load_program(memory, program(), base=16)
     with pytest.raises(ProgramError, match="no segment 'y'; there are x"):
         load_program(memory, program(), inputs={"y": b""})
-    with pytest.raises(ProgramError, match="segment 'x' has 4 bytes, not 3"):
+    with pytest.raises(ProgramError, match="segment 'x' has 4 bytes, but 3 are given"):
         load_program(memory, program(), inputs={"x": b"abc"})
 
 

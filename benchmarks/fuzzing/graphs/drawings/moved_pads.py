@@ -12,7 +12,7 @@ from . import moves, windows
 MOVED = 0.7
 """Share of Pads that read a tensor whose elements other nodes moved."""
 QUANTIZED = 0.3
-"""Share of the results of nodes before a Pad that are quantized, in quantized graphs."""
+"""In quantized graphs, the share of the nodes before a Pad whose results are quantized."""
 MOVES = {
     "Slice": moves.cut,
     "Transpose": moves.transpose,
@@ -27,16 +27,16 @@ MOVES = {
 """For each operator that moves elements, the function that draws a node of this operator."""
 POOLS = {"AveragePool": windows.pool, "MaxPool": windows.pool}
 REREAD = 0.3
-"""Share of the quantized tensors, read by the first of the nodes before a Pad, whose integers other nodes read with
-another scale and zero point.
+"""One or more nodes come before a Pad, and the first of them reads a quantized tensor. This is the share of these
+tensors whose integers are dequantized a second time, with another scale and zero point.
 """
 POOLED = 0.3
 """Share of pools among the nodes before a Pad."""
 
 
 def pad(b: Builder, operator: Operator) -> None:
-    """Adds a random Pad in any mode. Before most of them come one to three nodes that move or pool elements, each of
-    which reads the node before it.
+    """Adds a random Pad in any mode. In most cases, it first adds one to three nodes that move or pool elements; each
+    node, and then the Pad, reads the result of the node before.
     """
     if not b.draw.chance(MOVED):
         moves.pad(b, operator)

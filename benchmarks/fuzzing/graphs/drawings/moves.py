@@ -166,7 +166,9 @@ def gather(b: Builder, operator: Operator) -> None:
 
 
 def scatter(b: Builder, operator: Operator) -> None:
-    """Adds a random node of `operator`, ScatterElements or ScatterND, with any reduction; writes no element twice."""
+    """Adds a random node of `operator` (ScatterElements or ScatterND) with any reduction; it writes no element
+    twice.
+    """
     data = _any(b, operator)
     array = b.array(data)
     attributes = random_attributes(b, operator, array.ndim, "axis")
@@ -202,7 +204,7 @@ def scatter(b: Builder, operator: Operator) -> None:
 
 
 def expand(b: Builder, operator: Operator) -> None:
-    """Adds a random Expand; sizes of 1 may be in the tensor's shape or in the requested shape, which broadcast."""
+    """Adds a random Expand. The tensor's shape and the requested shape broadcast, so that both may have sizes of 1."""
     data = _any(b, operator, (0, 1, 2, 3))
     shape = b.array(data).shape
     target = [b.draw.of((2, 3)) if size == 1 else size for size in shape]
@@ -249,7 +251,7 @@ def pad(b: Builder, operator: Operator) -> None:
 
 
 def blocks(b: Builder, operator: Operator) -> None:
-    """Adds a random node of `operator`, DepthToSpace or SpaceToDepth."""
+    """Adds a random node of `operator` (DepthToSpace or SpaceToDepth)."""
     size = b.draw.of((2, 2, 3, 1))
     if operator.name == "DepthToSpace":
         shape = (
@@ -311,8 +313,8 @@ def eye(b: Builder, operator: Operator) -> None:
 
 
 def counted(b: Builder, operator: Operator) -> None:
-    """Adds a random node of `operator`, Range or ConstantOfShape, with constant inputs, and an Add of its result and a
-    tensor that is not constant.
+    """Adds a random node of `operator` (Range or ConstantOfShape) with constant inputs, and an Add of the node's result
+    and a tensor that is not constant.
     """
     kind = b.draw.of(("float32", "int64", "int32"))
     count = 1 + b.draw.below(6)

@@ -69,7 +69,7 @@ def broadcastable(b: Builder, shape: Sequence[int], *, wider: bool = True) -> tu
 
 
 def _fit(operator: str, place: int) -> Fit:
-    """The condition that the value of input number `place`, from 0, of the operator named `operator` must satisfy: for
+    """A function that tells whether an array may be input number `place`, from 0, of the operator named `operator`: for
     example, integer divisors are not 0 (nor -1 if signed), and shifts are shorter than the type.
     """
 
@@ -89,8 +89,8 @@ def _fit(operator: str, place: int) -> Fit:
 
 
 def with_operands(*more: str):
-    """Makes a drawing (function that adds a random node) for operators such as CumSum: the first input is a tensor, and
-    each of the inputs named `more` is the number of an axis of this tensor.
+    """Returns a drawing (function that adds a random node) for operators such as CumSum: the first input is a tensor,
+    and each of the inputs named `more` is the number of an axis of this tensor.
     """
 
     def draw_node(b: Builder, operator: Operator) -> None:
@@ -106,7 +106,7 @@ def with_operands(*more: str):
 
 
 def cast(b: Builder, operator: Operator) -> None:
-    """Adds a random node of `operator`, Cast, CastLike or BitCast, between two types that the schema allows."""
+    """Adds a random node of `operator` (Cast, CastLike or BitCast) between two types that the schema allows."""
     held = 0.15
     exact = [name for name in b.types(operator.name, 0) if name in np.sctypeDict or b.draw.chance(held)]
     data = b.tensor([weighted(b.draw, exact)], ranks=range(5), constant=0.1)

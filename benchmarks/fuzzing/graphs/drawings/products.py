@@ -131,7 +131,7 @@ def short_fourier(b: Builder, operator: Operator) -> None:
 
 
 def dynamic_product(b: Builder, operator: Operator) -> None:
-    """Adds a random node of `operator`, DynamicQuantizeMatMul or MatMulIntegerToFloat of the domain com.microsoft."""
+    """Adds a random node of `operator` (DynamicQuantizeMatMul or MatMulIntegerToFloat of the domain com.microsoft)."""
     floats = operator.name == "DynamicQuantizeMatMul"
     a = b.tensor(["float32"] if floats else ["uint8", "int8"], ranks=(2, 3))
     depth, columns = b.array(a).shape[-1], b.draw.of((1, 4, 9))

@@ -162,8 +162,8 @@ def _result(b: Builder, kind: str, largest: float) -> tuple[str, str]:
 
 
 def qlinear_convolution(b: Builder, operator: Operator) -> None:
-    """Adds a random QLinearConv of ONNX's own domain or, if `operator` is of com.microsoft, of that domain, there also
-    with channels last.
+    """Adds a random QLinearConv of the domain of `operator`: ONNX's own domain, or com.microsoft, where the channels
+    may also be last.
     """
     x = any_grid(b, (4,) if b.draw.chance(0.85) else (3,))
     array = b.array(x.tensor)
@@ -188,7 +188,7 @@ def qlinear_convolution(b: Builder, operator: Operator) -> None:
 
 
 def qlinear_product(b: Builder, operator: Operator) -> None:
-    """Adds a random node of `operator`, QLinearMatMul or QGemm."""
+    """Adds a random node of `operator` (QLinearMatMul or QGemm)."""
     gemm = operator.name == "QGemm"
     a = any_grid(b, (2,) if gemm else (2, 3))
     array = b.array(a.tensor)
@@ -222,7 +222,9 @@ def qlinear_product(b: Builder, operator: Operator) -> None:
 
 
 def qlinear_pair(b: Builder, operator: Operator) -> None:
-    """Adds a random node of `operator`, QLinearAdd or QLinearMul, of two tensors, or of one tensor with itself."""
+    """Adds a random node of `operator` (QLinearAdd or QLinearMul) with two tensors, or with one tensor as both
+    operands.
+    """
     a = any_grid(b, (1, 2, 3, 4))
     array = b.array(a.tensor)
     shape = (

@@ -13,7 +13,7 @@ from .windows import _kernel, window
 
 
 def layer(b: Builder, operator: Operator) -> None:
-    """Adds a random node of `operator`, Conv, ConvTranspose, Gemm or MatMul, with constant weights."""
+    """Adds a random node of `operator` (Conv, ConvTranspose, Gemm or MatMul) with constant weights."""
     assert isinstance(b, QuantizedBuilder)
     if operator.name in ("Gemm", "MatMul"):
         _product(b, operator)

@@ -26,7 +26,7 @@ OTHERS_LAST = ("Softsign", "Softplus")
 
 
 def recurrent(b: Builder, operator: Operator) -> None:
-    """Adds a random node of `operator`, LSTM, GRU, RNN or DynamicQuantizeLSTM, in any direction; each optional input is
+    """Adds a random node of `operator` (LSTM, GRU, RNN or DynamicQuantizeLSTM) in any direction. Each optional input is
     present or left out.
     """
     kind = operator.name

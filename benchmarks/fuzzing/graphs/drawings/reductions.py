@@ -62,7 +62,7 @@ def batch_normalization(b: Builder, operator: Operator) -> None:
 
 
 def layer_normalization(b: Builder, operator: Operator) -> None:
-    """Adds a random node of `operator`, LayerNormalization with or without bias, or RMSNormalization."""
+    """Adds a random node of `operator` (RMSNormalization, or LayerNormalization with or without bias)."""
     data = b.tensor(["float32"] if b.draw.chance(0.8) else ["float16", "bfloat16"], ranks=(1, 2, 3, 4))
     array = b.array(data)
     along = axis(b.draw, array.ndim) if b.draw.chance(0.6) else -1

@@ -1,8 +1,8 @@
 """Imports If, Loop and Scan. The condition or the trip count must be known at compilation, so that the nodes of the
 body are imported once for each iteration.
 
-The nodes of iteration t are named NODE/t/OPERATOR_i, and its tensors NODE/t/NAME, so that messages name the model's
-node.
+In iteration t, nodes are named NODE/t/OPERATOR_i and tensors NODE/t/NAME. NODE is the model's node, so messages name
+it.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def _loop(context: GraphContext, node: OnnxNode) -> None:
                 context.fail(
                     node,
                     "its number of iterations depends on data, which is not supported",
-                    "export the model with a constant number",
+                    "export the model with a constant number of iterations",
                 )
             if not known.reshape(-1)[0]:
                 break
@@ -97,7 +97,8 @@ def _scan(context: GraphContext, node: OnnxNode) -> None:
     count = len(node.inputs) - scanned
     if scanned < 1 or count < 0:
         context.refuse(
-            node, f"its num_scan_inputs ({scanned}) must be 1 to {len(node.inputs)}, the number of its inputs"
+            node,
+            f"its num_scan_inputs is {scanned}, but must be 1 to {len(node.inputs)} (its number of inputs)",
         )
     inputs = [context.tensor(node, count + i) for i in range(scanned)]
     axes = _numbers(node, "scan_input_axes", scanned)
@@ -159,8 +160,9 @@ def _input_name(context: GraphContext, node: OnnxNode, index: int) -> str:
 def _iteration(
     context: GraphContext, node: OnnxNode, body: onnx.GraphProto, inputs: Sequence[str], turn: int
 ) -> list[str]:
-    """Imports the nodes of iteration number `turn` (from 0) of `body`; returns the names of its results. `inputs`:
-    names of the tensors that are the body's inputs. Names of tensors outside the body stay unchanged.
+    """Imports the nodes of `body` for the iteration number `turn` (from 0); returns the names of the results. `inputs`:
+    names of the tensors that become the body's inputs. The body may also read tensors outside of it, whose names stay
+    unchanged.
     """
     context.body_nodes += len(body.node)
     if context.body_nodes > MOST_NODES:

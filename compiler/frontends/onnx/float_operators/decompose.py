@@ -1,5 +1,5 @@
-"""Operators decomposed into simpler ONNX operators. Each is an operator for which ONNX defines no function body, or a
-body that this importer cannot use.
+"""Operators decomposed into simpler ONNX operators. For each of them ONNX defines no function body, or a body that this
+importer cannot use.
 """
 
 from __future__ import annotations
@@ -124,8 +124,8 @@ def hardmax_steps(s: FloatSteps) -> None:
 
 
 def trilu_steps(s: FloatSteps) -> None:
-    """Adds the ONNX nodes that compute Trilu: elements whose diagonal is less than k (with `upper`) or greater than k
-    become 0.
+    """Adds the ONNX nodes that compute Trilu: elements outside of the upper or the lower triangle become 0. With
+    `upper` these are the elements below diagonal k, otherwise the elements above diagonal k.
     """
     shape, upper = s.shape(0), s.node.integer("upper", 1)
     if len(shape) < 2:
@@ -184,8 +184,8 @@ def tile_steps(s: FloatSteps) -> None:
 
 
 def eye_steps(s: FloatSteps) -> None:
-    """Replaces EyeLike by a constant of the input's shape; its dtype is the attribute `dtype` or, by default, the
-    input's.
+    """Replaces EyeLike by a constant with the shape of the input. The constant's dtype is the attribute `dtype` or,
+    without this attribute, the dtype of the input.
     """
     shape, number = s.shape(0), s.node.integer("dtype", 0)
     if len(shape) != 2:
@@ -196,8 +196,8 @@ def eye_steps(s: FloatSteps) -> None:
 
 
 def known_steps(s: FloatSteps) -> None:
-    """Raises NodeError for the first input of the node that is not a constant: the inputs of Range, ConstantOfShape and
-    MelWeightMatrix determine their shapes. (A node with constant inputs only is evaluated before.)
+    """Raises NodeError if an input of a Range, ConstantOfShape or MelWeightMatrix is not a constant: the inputs' values
+    determine the result's shape. (A node with constant inputs only is evaluated before.)
     """
     schema = schema_of(s.node.op_type, s.node.domain, s.context.opset)
     for index in range(len(s.node.inputs)):

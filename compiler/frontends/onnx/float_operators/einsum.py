@@ -72,8 +72,8 @@ _LETTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ")
 
 
 def _diagonal(s: FloatSteps, name: str, letters: str, shape: tuple[int, ...]) -> tuple[str, str]:
-    """Name and letters of a tensor in which no letter is repeated: if several axes of `name`, a tensor of this `shape`,
-    have the same letter, the diagonal of these axes is taken.
+    """Takes the diagonal of all axes of a tensor that have the same letter, for each repeated letter. Returns (name,
+    letters) of the result, in which no letter is repeated. `name`, `letters` and `shape` describe the tensor.
     """
     for letter in dict.fromkeys(letters):
         while letters.count(letter) > 1:
@@ -92,9 +92,9 @@ def _diagonal(s: FloatSteps, name: str, letters: str, shape: tuple[int, ...]) ->
 def _matrix_product(
     s: FloatSteps, names: list[str], terms: list[str], result: str, sizes: dict[str, int]
 ) -> str:
-    """Adds a MatMul, [batch, rows, depth] by [batch, depth, columns], and transpositions before and after it. Returns
-    the result's name. `terms`: for each of `names`, a letter for each axis; the MatMul sums over the letters of depth.
-    `sizes`: the size of each letter.
+    """Adds a MatMul, [batch, rows, depth] by [batch, depth, columns], with transpositions before and after it. Returns
+    the result's name. `terms`: the letters of the axes of each tensor in `names`; the MatMul sums over the letters of
+    the axis depth. `sizes`: the size of each letter.
     """
     a, b = terms
     for k, (own, other) in enumerate(((a, b), (b, a))):

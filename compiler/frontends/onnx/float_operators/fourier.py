@@ -13,8 +13,8 @@ MOST_ELEMENTS = 2**24
 
 
 def dft_steps(s: FloatSteps) -> None:
-    """Adds the ONNX nodes that compute a DFT along one axis of [..., 1] (real) or [..., 2] (real and imaginary parts):
-    the forward transform, and the one-sided inverse transform to real numbers.
+    """Adds the ONNX nodes that compute a DFT along one axis of [..., 1] (real) or [..., 2] (real and imaginary parts).
+    Supported are the forward transform, and the one-sided inverse transform to real numbers.
     """
     shape = s.shape(0)
     axis = int(s.number(2, "axis", -2)) if s.context.opset >= 20 else s.node.integer("axis", 1)
@@ -27,7 +27,8 @@ def dft_steps(s: FloatSteps) -> None:
     back, half = bool(s.node.integer("inverse", 0)), bool(s.node.integer("onesided", 0))
     if back and not half:
         s.fail(
-            "is an inverse transform with complex results", "write the transform as a MatMul with constants"
+            "an inverse transform with complex results is not supported",
+            "write the transform as a MatMul with constants",
         )
     given = shape[axis]
     length = int(s.number(1, "length", 2 * (given - 1) if back and half else given))

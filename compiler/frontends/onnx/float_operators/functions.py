@@ -23,16 +23,16 @@ REDEFINED = frozenset(
 
 
 def has_function(context: GraphContext, node: OnnxNode) -> bool:
-    """Whether to import a node by ONNX's function body. This is so if ONNX defines a function for the operator, and an
-    input after the first is not constant, since the operator's own importer needs constants there.
+    """Whether to import a node by ONNX's function body: if ONNX defines a function for the operator, and an input after
+    the first is not constant. (The operator's own importer requires constants there.)
     """
     variables = (node.inputs[i] and not context.is_constant(node, i) for i in range(1, len(node.inputs)))
     return any(variables) and function_body(context, node) is not None
 
 
 def is_in_16_bits(context: GraphContext, node: OnnxNode) -> bool:
-    """Whether a softmax is computed in 16 bits by ONNX's function body, with each intermediate result rounded: if its
-    input is a 16-bit float and the model's opset is at least 13.
+    """Whether to compute a softmax in 16 bits by ONNX's function body, which rounds each intermediate result. This is
+    so if its input is a 16-bit float and the model's opset is at least 13.
     """
     return context.half_type(node) is not None and context.opset >= SOFTMAX_HAS_ONE_AXIS
 
@@ -43,8 +43,9 @@ def function_steps(s: FloatSteps) -> None:
 
 
 def function_body(context: GraphContext, node: OnnxNode) -> list[onnx.NodeProto] | None:
-    """The nodes of ONNX's function for an operator in the model's opset; None if ONNX defines no function, or none
-    whose operators mean the same in this opset."""
+    """The nodes of ONNX's function body for an operator in the model's opset. Returns None if ONNX defines no function,
+    or if an operator in the body has another meaning in this opset.
+    """
     schema = schema_of(node.op_type, node.domain, context.opset)
     if schema is None or (function := _function(context, node, schema)) is None:
         return None
@@ -86,8 +87,9 @@ def _rename(node: onnx.NodeProto, names: Mapping[str, str]) -> None:
 
 
 def _function(context: GraphContext, node: OnnxNode, schema: Any) -> onnx.FunctionProto | None:
-    """ONNX's function body for an operator: the newest body that is not newer than the model's opset. None if there is
-    no such body, or if an operator in the body changed its meaning between the body's opset and the model's.
+    """ONNX's function body for an operator: the newest body that is not newer than the model's opset. Returns None if
+    there is no such body, or if an operator in the body has changed its meaning from the body's opset to the model's
+    opset.
     """
     plain = [v for v in schema.function_opset_versions if v <= context.opset]
     dependent = [v for v in schema.context_dependent_function_opset_versions if v <= context.opset]
@@ -111,9 +113,10 @@ def _function(context: GraphContext, node: OnnxNode, schema: Any) -> onnx.Functi
 
 
 def _means_the_same(node: onnx.NodeProto, version: int, opset: int) -> bool:
-    """Whether a node in a function body of opset `version` computes the same in `opset`: there is no newer version of
-    the operator, or newer versions add only dtypes, optional inputs, and attributes with defaults. A newer version of
-    an operator of `REDEFINED` never computes the same."""
+    """Whether a node in a function body of opset `version` computes the same in `opset`. This is so if there is no
+    newer version of the operator, or if newer versions add only dtypes, optional inputs, and attributes with defaults.
+    An operator of `REDEFINED` computes something else in each newer version.
+    """
     old, new = (schema_of(node.op_type, node.domain, number) for number in (version, opset))
     if old is None or new is None:
         return old is new
@@ -169,9 +172,9 @@ def _renamed(
     """Copies a node of a function body into the graph of the function's caller. `inner`: the node; `number`: its index
     in the body.
 
-    `names` maps names of the body to tensors of the caller; the node's own name begins with `prefix`. An attribute that
-    refers to an attribute of the function gets the value that the caller gives (`caller_attributes`), or is omitted if
-    the caller gives none.
+    `names` maps names of the body to tensors of the caller; the node's own name begins with `prefix`. Some attributes
+    refer to attributes of the function. They get the caller's values (`caller_attributes`), and are omitted if the
+    caller gives no value.
     """
     made = renamed(inner, names, f"{prefix}{inner.op_type}_{number}")
     attributes = list(made.attribute)

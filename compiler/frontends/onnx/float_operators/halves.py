@@ -19,8 +19,9 @@ from .pointwise import as_type
 def in_float32(
     context: GraphContext, node: OnnxNode, half: DType, importer: Callable[[GraphContext, OnnxNode], None]
 ) -> None:
-    """Imports a node by `importer` with its 16-bit inputs cast to float32 and its float32 results cast to `half`; if
-    the first input is float32, the results stay float32."""
+    """Imports a node by `importer`. Inputs that are 16-bit floats are first cast to float32. The float32 results are
+    cast to `half`, unless the node's first input is float32.
+    """
     if context.tensor(node, 0).dtype is DType.FLOAT32:
         half = DType.FLOAT32
     inputs: list[str] = []

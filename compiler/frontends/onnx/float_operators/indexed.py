@@ -49,7 +49,9 @@ def import_top_k(context: GraphContext, node: OnnxNode) -> None:
         )
     if data.shape[axis] > MOST_RANKED:
         context.fail(
-            node, f"sorts {data.shape[axis]:,} elements, more than {MOST_RANKED:,}", "reduce the axis first"
+            node,
+            f"sorts {data.shape[axis]:,} elements along axis {axis}; at most {MOST_RANKED:,} are supported",
+            "sort a shorter axis",
         )
     dtype = _ordered(context, node, data)
     program = top_k(data.shape, axis, count, least=not node.integer("largest", 1), dtype=dtype)
@@ -79,8 +81,8 @@ def import_one_hot(context: GraphContext, node: OnnxNode) -> None:
 
 
 def import_gather_nd(context: GraphContext, node: OnnxNode) -> None:
-    """Imports GatherND. With constant indices and batch_dims 0, the indexed axes are flattened to one axis, and the
-    node becomes a Gather along this axis.
+    """Imports GatherND. If the indices are constant and batch_dims is 0, the indexed axes are flattened to one axis,
+    and the node becomes a Gather along this axis.
     """
     batch = node.integer("batch_dims", 0)
     if context.is_constant(node, 1) and not batch:

@@ -1,7 +1,7 @@
 """Products and convolutions of 8-bit integers, and products with weights of fewer bits, computed by float32 operators.
 
-Sums of integers are exact in float32 up to 2**24, in any order. If a sum may exceed this bound, the depth is cut into
-ranges whose sums do not; the sums of the ranges are added as int32.
+Sums of integers are exact in float32 up to 2**24, in any order. If a sum may exceed this bound, its terms are cut into
+ranges such that the sum of each range stays below the bound. The sums of the ranges are added as int32.
 """
 
 from __future__ import annotations
@@ -78,16 +78,22 @@ def integer_convolution_steps(s: FloatSteps) -> None:
 
 
 def narrow_product_steps(s: FloatSteps) -> None:
-    """Adds the ONNX nodes that compute MatMulNBits: weights of 2, 4 or 8 bits, packed along the depth, with a scale for
-    each block.
+    """Adds the ONNX nodes that compute MatMulNBits: a product with weights of 2, 4 or 8 bits. The weights of a column
+    are packed into bytes, with a scale for each block of weights.
     """
     bits, block = s.node.integer("bits", 4), s.node.integer("block_size", 0)
     depth, columns = s.node.integer("K", 0), s.node.integer("N", 0)
-    if bits not in (2, 4, 8) or min(block, depth, columns) < 1 or s.shape(0)[-1:] != (depth,):
+    if bits not in (2, 4, 8):
+        s.fail(f"its bits are {bits}; only 2, 4 and 8 are supported", "quantize the model again")
+    if min(block, depth, columns) < 1:
         s.fail(
-            f"its K ({depth}) must be the last dimension of its input of shape {s.shape(0)}, its N ({columns}) and "
-            f"block_size ({block}) at least 1, and its bits ({bits}) 2, 4 or 8",
-            "quantize the model again, to 2, 4 or 8 bits",
+            f"its K ({depth}), N ({columns}) and block_size ({block}) must each be at least 1",
+            "quantize the model again",
+        )
+    if s.shape(0)[-1:] != (depth,):
+        s.fail(
+            f"its K is {depth}, but its input has the shape {s.shape(0)}",
+            "give an input whose last dimension is K",
         )
     packed, scales = (s.array(i, what) for i, what in ((1, "weight"), (2, "scale")))
     assert packed is not None and scales is not None
@@ -152,9 +158,9 @@ def _integer_product(s: FloatSteps, factors: tuple[int, int], points: tuple[int,
 
 
 def _exact_product(s: FloatSteps, data: str, size: int, index: int, point: int) -> str:
-    """Adds the product of `data` and the weights (input `index` minus its zero points) in int32; returns its name.
-    `data`: tensor of integers of magnitude up to `size`, whose zero point is already subtracted. `point`: index of the
-    input with the weights' zero points, one for each column.
+    """Adds the int32 product of `data` and input `index` minus its zero points (the weights); returns the product's
+    name. `data`: a tensor of integers of magnitude up to `size`; its zero point is already subtracted. `point`: index
+    of the input with the weights' zero points, one for each column.
     """
     weight = _minus_zero_point(s, index, point, (-1,))
     shape = s.shape(index)
@@ -218,9 +224,9 @@ def _sizes(s: FloatSteps, index: int, point: int) -> np.ndarray:
 
 
 def _exact_ranges(sizes: np.ndarray, size: int) -> list[tuple[int, int]]:
-    """Cuts the depth of a product into ranges (first, last), without `last`, such that float32 sums over one range are
-    exact: the sum of `size` times `sizes` over a range is at most `EXACT`. `size`: largest magnitude of the data.
-    `sizes` [sums, depth]: upper bounds on the magnitudes of the weights.
+    """Cuts the terms of sums into ranges (first, last), without `last`, such that the float32 sum over each range is
+    exact: `size` times the sum of `sizes` over the range is at most `EXACT`. `size`: largest magnitude of the data.
+    `sizes` [sums, terms]: upper bounds on the magnitudes of the weights.
     """
     parts: list[tuple[int, int]] = []
     first, depth = 0, sizes.shape[1]
@@ -234,8 +240,9 @@ def _exact_ranges(sizes: np.ndarray, size: int) -> list[tuple[int, int]]:
 
 
 def _without_winograd(context: GraphContext, node: OnnxNode, sizes: Shape) -> dict[str, Any]:
-    """Attributes of a 3 x 3 convolution whose weights are padded by a column of zeros to 3 x 4, a size for which no
-    target uses Winograd's (inexact) method. `sizes`: shape of the images.
+    """Attributes that keep a 3 x 3 convolution exact. The weights are padded by a column of zeros to 3 x 4, a size for
+    which no target uses Winograd's inexact method; the attributes are those of the padded convolution. `sizes`: shape
+    of the images.
     """
     windows = read_windows(context, node, sizes, WINOGRAD)
     pads = [*windows.pads[:3], windows.pads[3] + windows.dilations[1]]

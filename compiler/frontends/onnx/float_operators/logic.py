@@ -78,8 +78,8 @@ def _either(a: Expr, b: Expr) -> Expr:
 
 
 def _joined(node: OnnxNode) -> Expr:
-    """The expression of Not, And, Or or Xor, written as arithmetic on uint8, because the logical operators of
-    expressions would branch before they read their second operand.
+    """The expression of Not, And, Or or Xor as arithmetic on uint8. (The logical operators of expressions are not used:
+    they would branch before they read their second operand.)
     """
     a, b = argument(0, DType.BOOL), argument(1, DType.BOOL)
     match node.op_type:
@@ -213,9 +213,10 @@ def _body(
 
 
 def _float_remainder(context: GraphContext, node: OnnxNode, x: Expr, y: Expr, dtype: DType) -> Expr:
-    """The remainder of x / y, computed in float64: with the sign of x if the attribute fmod is 1 (x - y * trunc(x /
-    y)), else with the sign of y. Exact for quotients below 2**29; NaN for larger ones. An infinite y counts as larger
-    than any x."""
+    """The remainder of x / y, computed in float64. If the attribute fmod is 1, it is x - y * trunc(x / y), which has
+    the sign of x; otherwise it has the sign of y. It is exact for quotients below 2**29 and NaN for larger ones. An
+    infinite y counts as larger than any x.
+    """
     if dtype is not DType.FLOAT32:
         context.fail(node, f"a remainder of {dtype} is not supported", "put a Cast to float32 before it")
     wide, divisor = cast(x, DType.FLOAT64), cast(y, DType.FLOAT64)

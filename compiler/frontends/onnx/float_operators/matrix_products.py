@@ -20,7 +20,7 @@ from ..context import GraphContext
 
 
 def import_matmul(context: GraphContext, node: OnnxNode) -> None:
-    """Imports MatMul. A product with a constant matrix becomes a Dense node; for this, all axes of the data but the
+    """Imports MatMul. A product with a constant matrix becomes a Dense node; before it, all axes of the data except the
     last are flattened to one axis of rows.
     """
     if context.tensor(node, 0).dtype is not DType.FLOAT32:
@@ -62,9 +62,9 @@ def _import_matrix_product(context: GraphContext, node: OnnxNode, a: Tensor, b: 
 
 
 def _factors(context: GraphContext, node: OnnxNode, a: Shape, b: Shape) -> tuple[Shape, Shape, Shape, Shape]:
-    """The shapes of four arrays, from the shapes `a` and `b` of the inputs: the two factors as matrices (a vector is a
-    row on the left, a column on the right), their product, and MatMul's result, in which the added dimensions of
-    vectors are removed. Raises InvalidNodeError if `a` and `b` do not match.
+    """Returns four shapes for inputs of the shapes `a` and `b`. The first two are the factors as matrices; a vector
+    becomes a row on the left, a column on the right. The third is their product. The fourth is MatMul's result, without
+    the dimensions that were added for vectors. Raises InvalidNodeError if `a` and `b` do not match.
     """
     if not a or not b or a[-1] != b[0 if len(b) == 1 else -2]:
         context.refuse(
@@ -90,9 +90,10 @@ def _viewed(context: GraphContext, node: OnnxNode, tensor: Tensor, shape: Shape,
 
 
 def import_gemm(context: GraphContext, node: OnnxNode) -> None:
-    """Imports Gemm. If B is constant, it is multiplied by alpha at import, and a constant C by beta; otherwise an
-    element-wise node after the product multiplies. A transposition of A, or of a B that is not constant, becomes a node
-    before the product."""
+    """Imports Gemm, alpha * A @ B + beta * C. If B is constant, B is multiplied by alpha and a constant C by beta at
+    import. Otherwise an element-wise node after the product multiplies by alpha and beta. If A or a computed B is
+    transposed, the transposition becomes a node before the product.
+    """
     a, b = context.operand(node, 0), context.operand(node, 1)
     if len(a.shape) != 2 or len(b.shape) != 2:
         context.fail(
@@ -127,8 +128,8 @@ def import_gemm(context: GraphContext, node: OnnxNode) -> None:
 def _add_constant(
     context: GraphContext, node: OnnxNode, factors: tuple[str, str], shape: tuple[int, int]
 ) -> None:
-    """Adds a Gemm of `factors` (names) with a constant C, of result `shape`, as a dense layer: C becomes its bias if
-    all rows of C are equal, else a second operand of the output's shape.
+    """Adds a Gemm with a constant C as a dense layer; `factors` are names, and `shape` is the shape of the result. If
+    all rows of C are equal, C becomes the bias of the layer, else a second operand with the output's shape.
     """
     addend = context.constants[context.operand(node, 2).name]
     addend = np.broadcast_to(addend.astype(np.float64) * _number(node, "beta"), shape)
@@ -149,8 +150,8 @@ def _add(
     shape: tuple[int, int],
     alpha: float,
 ) -> None:
-    """Adds the product `operator` of `factors` (names), of `shape`, and, if alpha is not 1 or there is a C, an
-    element-wise node alpha * product + beta * C.
+    """Adds the product `operator` of `factors` (names); the product has the shape `shape`. If alpha is not 1 or there
+    is a C, an element-wise node then computes alpha * product + beta * C.
     """
     beta = _number(node, "beta")
     names: list[str] = []

@@ -1,5 +1,6 @@
-"""Windowed operators of a float model without a kernel template: any number of dimensions, weights that are not
-constant, pools with indices or of integers, MaxUnpool, Col2Im and GridSample.
+"""Windowed operators of a float model without a kernel template. These are convolutions and pools of any number of
+dimensions, convolutions whose weights are not constant, pools with indices, pools of integers, MaxUnpool, Col2Im and
+GridSample.
 """
 
 from __future__ import annotations
@@ -115,7 +116,7 @@ def _spacing(windows: Windows) -> Spacing:
 def _padded(
     context: GraphContext, node: OnnxNode, name: str, windows: Windows, fill: float
 ) -> tuple[str, Shape]:
-    """Pads the tensor `name` with `fill` by the pads of `windows`; returns (name, spatial sizes) of the
+    """Pads the tensor `name` with `fill`, by the pads of `windows`. Returns the name and the spatial sizes of the
     padded tensor.
     """
     shape = context.tensors[name].shape
@@ -133,8 +134,8 @@ def _padded(
 def _finish(
     context: GraphContext, node: OnnxNode, operator: Computed, inputs: tuple[str, str], shape: Shape
 ) -> None:
-    """Adds the node that computes the convolution's sums (`operator` of `inputs`, result of `shape`) and, if the ONNX
-    node has a bias, the node that adds the bias.
+    """Adds the node with `operator`, which computes the sums of a convolution from `inputs`; the result has `shape`. If
+    the ONNX node has a bias, also adds the node that adds the bias.
     """
     if len(node.inputs) < 3 or not node.inputs[2]:
         context.add(node, operator, inputs, shape)
@@ -210,8 +211,9 @@ def max_pool_steps(s: FloatSteps) -> None:
 
 
 def _window_indices(windows: Windows, sizes: tuple[int, ...]) -> tuple[list[int], np.ndarray]:
-    """Number of windows along each dimension, and the flat indices [windows, elements] of each window's elements in a
-    tensor of spatial `sizes`; an element in the padding has the index after the last element.
+    """Returns the number of windows along each dimension, and the flat indices [windows, elements] of the elements of
+    each window in a tensor of spatial `sizes`. Elements in the padding all have the index that follows the last
+    element's.
     """
     rank = len(sizes)
     pads = list(zip(windows.pads[:rank], windows.pads[rank:], strict=True))
@@ -315,14 +317,21 @@ def import_grid_sample(context: GraphContext, node: OnnxNode) -> None:
     outside = outsides.get(node.text("padding_mode", "zeros"))
     rank = len(data.shape) - 2
     fits = len(grid.shape) == rank + 2 and grid.shape[0] == data.shape[0] and grid.shape[-1] == rank
-    if mode is None or outside is None or rank not in (2, 3) or not fits or (mode == "cubic" and rank == 3):
+    if mode is None or outside is None:
         context.fail(
             node,
-            f"input of shape {data.shape} with a grid of shape {grid.shape}, mode {node.text('mode', 'linear')} and "
-            f"padding_mode {node.text('padding_mode', 'zeros')} is not supported",
-            "give a tensor (N, C, H, W) or (N, C, D, H, W); a mode of nearest, linear or, of two dimensions, "
-            f"cubic; and a padding_mode of {', '.join(outsides)}",
+            f"mode {node.text('mode', 'linear')} with padding_mode {node.text('padding_mode', 'zeros')} is not "
+            "supported",
+            f"use mode nearest, linear or cubic, and padding_mode {', '.join(outsides)}",
         )
+    if rank not in (2, 3) or not fits:
+        context.fail(
+            node,
+            f"its input of shape {data.shape} does not match its grid of shape {grid.shape}",
+            "give an input (N, C, H, W) with a grid (N, *, *, 2), or (N, C, D, H, W) with (N, *, *, *, 3)",
+        )
+    if mode == "cubic" and rank == 3:
+        context.fail(node, "mode cubic is supported for images (N, C, H, W) only", "use mode linear")
     outputs = grid.shape[1:-1]
     program = grid_sample(
         data.shape, outputs, mode, outside, align_corners=bool(node.integer("align_corners", 0))

@@ -31,8 +31,8 @@ _NAMED: Mapping[str, Callable[[Expr], Expr]] = MappingProxyType(
         "Round": partial(scalars.whole, "round_even"),
     }
 )
-"""Maps unary operators to the functions that build their expressions. Missing operators have a function in `te.scalars`
-of the same name in snake case: `hard_swish` for HardSwish.
+"""Maps unary operators to the functions that build their expressions. An operator that is not listed has its function
+in `te.scalars`, with the operator's name in snake case: `hard_swish` for HardSwish.
 """
 _WITH_NUMBERS: Mapping[str, tuple[Callable[..., Expr], dict[str, float]]] = MappingProxyType(
     {
@@ -51,8 +51,8 @@ _WITH_NUMBERS: Mapping[str, tuple[Callable[..., Expr], dict[str, float]]] = Mapp
         "Reciprocal": (lambda x: scalars.divide(1.0, x), {}),
     }
 )
-"""Unary operators with numeric attributes: (builder of the expression from an element and the attributes, default
-values of the attributes by name).
+"""Unary operators with numeric attributes. Each has a function that builds the expression from an element and the
+attributes, and the default values of the attributes by name.
 """
 ANY_TYPE = frozenset(["Neg", "Abs", "Sign"])
 """Unary operators that are supported for integers and float64 as well as for float32."""
@@ -84,7 +84,9 @@ def import_unary(context: GraphContext, node: OnnxNode) -> None:
 
 
 def _signed(name: str, x: Expr, dtype: DType) -> Expr:
-    """The expression Neg, Abs or Sign (`name`) of `x`, of any dtype; NaN stays NaN, and integers wrap."""
+    """The expression of Neg, Abs or Sign (the operator `name`) for `x`, of any `dtype`. NaN stays NaN, and integers
+    wrap.
+    """
     zero = wrap(0, dtype)
     if name == "Neg":
         return x * wrap(-1, dtype) if dtype.is_float else zero - x
@@ -144,9 +146,10 @@ _PAIRS: Mapping[str, Callable[[Expr, Expr], Expr]] = MappingProxyType(
 
 
 def import_nary(context: GraphContext, node: OnnxNode) -> None:
-    """Imports an arithmetic operator on tensors of one type that broadcast: two tensors or, for Max, Min and Sum, any
-    number. PRelu takes float32 only, all other operators any type of numbers. A result outside of an integer type
-    wraps."""
+    """Imports an arithmetic operator on tensors of one type, which broadcast. Max, Min and Sum have any number of
+    tensors, other operators two. PRelu takes float32 only; the other operators take any type of numbers. A result
+    outside of an integer type wraps.
+    """
     count = len(node.inputs)
     if node.op_type not in ("Max", "Min", "Sum") and count != 2:
         context.fail(node, f"must have two inputs, not {count}", "give two inputs")

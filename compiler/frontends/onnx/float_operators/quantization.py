@@ -1,8 +1,10 @@
-"""QuantizeLinear and DequantizeLinear of a float model: rounding to integer values, held in float32 tensors.
+"""QuantizeLinear and DequantizeLinear of a float model. QuantizeLinear rounds to integer values, which a float32 tensor
+holds.
 
-Between the two, float32 tensors hold the integer values. Operators that only move or select values (`MOVES`) read them
-as float32; for any other operator they are cast to integers. A QuantizeLinear for which `makes_integers` holds has an
-integer tensor as its result instead."""
+Operators between a QuantizeLinear and a DequantizeLinear read these float32 tensors. Operators that only move or select
+values (`MOVES`) read them as float32; for any other operator they are cast to integers. A QuantizeLinear for which
+`makes_integers` holds has an integer tensor as its result instead.
+"""
 
 from __future__ import annotations
 
@@ -86,12 +88,12 @@ def import_dequantize(context: GraphContext, node: OnnxNode) -> None:
 
 
 def with_integers(context: GraphContext, node: OnnxNode) -> tuple[OnnxNode, str]:
-    """Prepares the import of a node, since some of its float32 inputs may hold quantized integers. Returns (node to
-    import, integer dtype).
+    """Prepares the import of a node some of whose float32 inputs may hold quantized integers. Returns (node to import,
+    integer dtype).
 
-    A node of an operator in `MOVES`, or a Resize in mode nearest, only moves the integers, so it is returned unchanged
-    if all of them have one dtype, which its float32 result then holds and which is returned. In any other node, integer
-    tensors with the same values replace these inputs; the returned dtype is "".
+    A node of an operator in `MOVES`, or a Resize in mode nearest, only moves the integers. If all integers have one
+    dtype, the node is returned unchanged with this dtype, which its float32 result then holds. In any other node,
+    integer tensors with the same values replace the inputs that hold integers; the returned dtype is "".
     """
     types = {context.quantized.get(context.resolve(name), "") for name in node.inputs if name} - {""}
     if not types:
@@ -103,8 +105,8 @@ def with_integers(context: GraphContext, node: OnnxNode) -> tuple[OnnxNode, str]
 
 
 def as_integers(context: GraphContext, node: OnnxNode, name: str) -> str:
-    """Casts the float32 tensor `name`, if it holds integers, to their dtype; returns the name of the result (`name`
-    itself if it holds real numbers).
+    """Casts the float32 tensor `name` to the dtype of the integers that it holds; returns the name of the result.
+    Returns `name` itself if the tensor holds real numbers.
     """
     resolved = context.resolve(name)
     if resolved not in context.quantized:
@@ -187,8 +189,8 @@ def dequantize_steps(s: FloatSteps) -> None:
 
 
 def _broadcastable(s: FloatSteps, index: int) -> str:
-    """Name of a scale or zero point (input `index`) reshaped so that it broadcasts to the data: a scalar, a vector
-    along the axis, or a number for each block.
+    """Reshapes a scale or zero point (input `index`) so that it broadcasts to the data; returns the new name. The input
+    is a scalar, a vector along the axis, or a tensor with one number for each block.
     """
     shape, given = s.shape(0), s.shape(index)
     if not given or given == (1,):

@@ -1,5 +1,6 @@
-"""LSTM, GRU and RNN of a float model: one matrix product for the inputs of all steps, then one kernel for all steps;
-or, for a layer without a kernel, the ONNX nodes that replace it."""
+"""LSTM, GRU and RNN of a float model. One matrix product computes the contribution of the inputs of all steps, then one
+kernel computes all steps. A layer without a kernel is replaced by simpler ONNX nodes.
+"""
 
 from __future__ import annotations
 
@@ -44,18 +45,18 @@ class _Layer:
 
     @property
     def state(self) -> tuple[int, int, int]:
-        """The shape of an initial or final state."""
+        """The shape (directions, batch, hidden) of an initial or final state."""
         return (len(self.directions), self.batch, self.hidden)
 
     @property
     def states(self) -> tuple[int, int, int, int]:
-        """The shape of the hidden states after each step."""
+        """The shape (steps, directions, batch, hidden) of the hidden states after each step."""
         return (self.steps, *self.state)
 
 
 def import_recurrent(context: GraphContext, node: OnnxNode) -> None:
-    """Imports an LSTM, GRU or RNN whose steps are all computed by one kernel. (Others become nodes for each step;
-    `in_steps_since` gives the reason.)
+    """Imports an LSTM, GRU or RNN for which one kernel computes all steps. (Other layers become separate nodes for each
+    step; `in_steps_since` gives the reason.)
     """
     layer = _layer(context, node)
     states = [
@@ -112,8 +113,8 @@ def _layer(context: GraphContext, node: OnnxNode) -> _Layer:
 def _from_inputs(
     context: GraphContext, node: OnnxNode, layer: _Layer, matrix: np.ndarray, addend: np.ndarray
 ) -> str:
-    """Adds the product of the inputs X by `matrix`, plus `addend` if `layer` has a bias: the inputs' contribution to
-    all gates. Returns its name, a tensor [steps * batch, directions * gates * hidden].
+    """Adds a node that computes the inputs' contribution to all gates: the inputs X times `matrix`, plus `addend` if
+    `layer` has a bias. Returns the name of the result, [steps * batch, directions * gates * hidden].
     """
     data = context.operand(node, 0)
     rows = layer.steps * layer.batch
@@ -138,8 +139,8 @@ def _initial_state(context: GraphContext, node: OnnxNode, index: int, shape: tup
 
 
 def recurrent_body(s: FloatSteps) -> None:
-    """Adds the ONNX nodes that replace a layer without a kernel. A layer with attribute `layout` 1 (batch first)
-    becomes a layer with layout 0 between Transposes; any other layer becomes nodes for each step.
+    """Adds the ONNX nodes that replace a layer without a kernel. If the layer has the attribute `layout` 1 (batch
+    first), they are a layer with layout 0 between Transposes. For any other layer they are the nodes of each step.
     """
     if s.node.integer("layout", 0):
         _transposed(s)
@@ -185,8 +186,8 @@ def _activations_have_kernels(node: OnnxNode) -> bool:
 
 
 def _transposed(s: FloatSteps) -> None:
-    """Adds the ONNX nodes that compute a layer of layout 1 (X, states and outputs batch first): a layer of layout 0 and
-    Transposes.
+    """Adds the ONNX nodes for a layer of layout 1, whose X, states and outputs have the batch as their first axis: a
+    layer of layout 0 with Transposes before and after it.
     """
     inputs = list(s.node.inputs)
     for index in (0, 5, 6):

@@ -1,5 +1,5 @@
-"""RNN, GRU and LSTM as simpler operators for each step, for weights that are no constants and for variants without a
-kernel.
+"""RNN, GRU and LSTM as simpler ONNX operators for each step. Layers whose weights are not constant, and variants
+without a kernel, are computed in this way.
 
 Equations and names are from ONNX's operator pages: W, R, B and P of one direction, states h and c, gates in the order
 "zrh" (GRU) and "iofc" (LSTM). ONNX Runtime's DynamicQuantizeLSTM has weights of 8 bits and quantizes inputs and states
@@ -35,8 +35,8 @@ FUNCTIONS = ("Relu", "Tanh", "Sigmoid", "Softsign", "Softplus")
 def recurrent_steps(
     s: Steps[Any], *, why: str = "", way_out: str = "export the model for shorter sequences"
 ) -> None:
-    """Adds the ONNX nodes that compute all steps of an RNN, GRU or LSTM. For too many steps NodeError is raised; `why`
-    (the reason why each step needs its own nodes) and `way_out` are parts of its message.
+    """Adds the ONNX nodes that compute all steps of an RNN, GRU or LSTM. Raises NodeError for too many steps; its
+    message has the texts `why` (the reason why each step needs its own nodes) and `way_out`.
     """
     directions = directions_of(s.context, s.node, s.shape(0))
     check_activations(s.context, s.node, len(directions))
@@ -107,7 +107,9 @@ def activations_of(node: OnnxNode) -> tuple[str, ...]:
 
 
 def check_activations(context: StepContext, node: OnnxNode, directions: int) -> None:
-    """Raises InvalidNodeError for a layer of `directions` directions whose number of activations is not the cell's."""
+    """Raises InvalidNodeError for a layer whose number of activations is wrong for its kind of cell and its number of
+    `directions`.
+    """
     names, count = activations_of(node), directions * len(DEFAULTS[kind_of(node)])
     if len(names) != count:
         context.refuse(node, f"must have {count} activations, not {len(names)}")
@@ -152,8 +154,9 @@ class _Direction:
         return self.s.add("Gather", self.s.input(index), place, axis=axis)
 
     def weights(self, index: int) -> str:
-        """Adds W or R (input `index`) of this direction as [inputs or hidden, gates * hidden]: transposed, or
-        dequantized if it has 8 bits; returns its name."""
+        """Adds W or R (input `index`) of this direction, transposed to [inputs or hidden, gates * hidden]. If it has 8
+        bits, it is dequantized and not transposed. Returns its name.
+        """
         s = self.s
         if not self.dynamic:
             return s.add("Transpose", self.of(index), perm=[1, 0])
@@ -194,8 +197,8 @@ class _Direction:
         return own
 
     def apply(self, index: int, *terms: str) -> str:
-        """Applies the activation function with index `index` to the sum of `terms` ("": none), which is clipped first
-        if the node has the attribute `clip`. Returns the result's name.
+        """Applies the activation function with index `index` to the sum of `terms` ("" stands for no term). If the node
+        has the attribute `clip`, the sum is clipped first. Returns the result's name.
         """
         s = self.s
         terms = tuple(term for term in terms if term)
@@ -208,8 +211,9 @@ class _Direction:
         return s.add(self.activations[index], total)
 
     def run(self, x: str, steps: int, back: bool) -> tuple[list[str], list[str]]:
-        """Adds the nodes of all steps, with `back` from the last step to the first. Returns the names of the hidden
-        state after each step, in the order of time, and of the final states. `x`: name of the inputs.
+        """Adds the nodes of all steps, from the first step to the last or, with `back`, from the last to the first.
+        Returns two lists of names: the hidden state after each step, in the order of time, and the final states. `x`:
+        name of the inputs.
         """
         s = self.s
         listed = [""] * steps

@@ -19,8 +19,8 @@ from ..operators.resize import COORDINATES, CROP, ONE_BY_ONE, SYMMETRIC, Resized
 from ..steps import FloatSteps
 
 MOST_GATHERED = 8
-"""Limit that decides how a Resize is computed. If an element of the result is a sum of up to this many weighted
-elements, there is a Gather for each weight. If it is a sum of more, a MatMul computes all sums.
+"""Decides how a Resize is computed. An element of the result is a weighted sum of input elements. With at most this
+many input elements in a sum, there is a Gather for each weight. With more, a MatMul computes all sums.
 """
 DISPUTED = {
     (CROP, "cubic"): "crop with Slice, and resize with half_pixel",
@@ -30,8 +30,8 @@ DISPUTED = {
 
 
 def has_no_template(context: GraphContext, node: OnnxNode) -> bool:
-    """Whether a Resize must be replaced by the ONNX nodes of `resize_steps` (weighted sums along one axis after
-    another), because there is no kernel template for it.
+    """Whether a Resize has no kernel template. It is then replaced by the ONNX nodes of `resize_steps` (weighted sums
+    along one axis after another).
     """
     data = context.tensor(node, 0)
     shape = data.shape
@@ -117,9 +117,9 @@ def _crop(context: GraphContext, node: OnnxNode, count: int) -> list[tuple[float
 def _input_coordinates(
     axis: ResizedAxis, coordinates: str, ends: tuple[float, float], *, exact: bool = False
 ) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
-    """The input coordinate of each output element, [outputs], and whether it is outside of the input (crops only).
-    `coordinates`: the transformation's name in ONNX; `ends`: start and end of the cropped region, as fractions.
-    `exact`: the unrounded ratio of the sizes is used instead of the scale.
+    """Returns two arrays [outputs]: the input coordinate of each output element, and whether this coordinate is outside
+    of the input (crops only). `coordinates`: the transformation's name in ONNX; `ends`: start and end of the cropped
+    region, as fractions. `exact`: the unrounded ratio of the sizes is used instead of the scale.
 
     All arithmetic is in float32, as in ONNX Runtime: the last bit may decide which element is the nearest.
     """
@@ -185,8 +185,8 @@ def _taps(
 def _around(
     left: NDArray[np.int64], ratio: NDArray[np.float64], reach: int, scale: float
 ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """Finds the input elements near each coordinate, which is given as `left` + `ratio`: those up to a distance of
-    `reach`. Returns (indices of the elements, distances of the elements with their signs).
+    """Finds the input elements up to a distance of `reach` from each coordinate, which is given as `left` + `ratio`.
+    Returns (indices of the elements, distances of the elements with their signs).
 
     If the axis shrinks (`scale` below 1), elements up to a distance of `reach` / `scale` are found, and the returned
     distances are multiplied by `scale`.

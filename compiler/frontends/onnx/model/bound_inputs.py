@@ -1,4 +1,4 @@
-"""Model inputs turned into constants: inputs whose values decide shapes and are known when the model is compiled."""
+"""Turns model inputs into constants, if their values decide shapes and are known when the model is compiled."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ def with_constants(source: Source, values: Mapping[str, ArrayLike]) -> bytes:
     """Replaces the inputs named in `values` by initializers with these values; returns the serialized model.
 
     An initializer of the same name is replaced, too. A value is converted to the input's type if the conversion is
-    exact (decimal numbers are rounded to float types), and reshaped to the input's shape if both have the same number
-    of elements. Raises ModelError for a name that is not an input, and for values that do not fit.
+    exact; only decimal numbers may be rounded, to float types. It is reshaped to the input's shape if it has the same
+    number of elements. Raises ModelError for a name that is not an input, and for values that do not fit.
     """
     read = read_model(source)
     label, model = read.label, read.whole()
@@ -41,8 +41,8 @@ def with_constants(source: Source, values: Mapping[str, ArrayLike]) -> bytes:
 
 
 def serialized(label: str, model: onnx.ModelProto, changed: str) -> bytes:
-    """The bytes of a model's file. Raises ModelError, which names the model `label`, for a model that is too large
-    after its part `changed` ("sizes") has become new.
+    """The bytes of a model's file. Raises ModelError, which names the model `label`, if the model is too large for a
+    file. `changed`: the part of the model that was changed before, such as "sizes", for the message.
     """
     try:
         return model.SerializeToString(deterministic=True)

@@ -48,8 +48,8 @@ class OnnxGraph:
         """Adds a QuantizeLinear and a DequantizeLinear named after `tensor`; returns the name of the dequantized
         result.
 
-        The QuantizeLinear reads `source` (`tensor` by default), and the DequantizeLinear writes `output` (None:
-        "`tensor`_DequantizeLinear_Output"). Scale and zero point of `quantization` become initializers.
+        The QuantizeLinear reads `source`, or `tensor` if there is no `source`. The DequantizeLinear writes `output`
+        (None: "`tensor`_DequantizeLinear_Output"). Scale and zero point of `quantization` become initializers.
         """
         scale = self.constant(f"{tensor}_scale", quantization.scale, np.float32)
         zero_point = self.constant(f"{tensor}_zero_point", quantization.zero_point, quantization.dtype)
@@ -68,10 +68,10 @@ class OnnxGraph:
         zero_point: int = 0,
         axis: int | None = None,
     ) -> str:
-        """Adds initializers of `integers`, scale and zero point, and a DequantizeLinear of these, all named after
-        `tensor`; returns the output's name.
+        """Adds initializers for `integers`, scale and zero point, and a DequantizeLinear that reads them. All are named
+        after `tensor`. Returns the output's name.
 
-        `scale` is float32: a single value, shape (), or one value for each index along `axis`. All have the
+        `scale` is float32: a single value, shape (), or one value for each index along `axis`. All scales have the same
         `zero_point`.
         """
         inputs = [

@@ -1,9 +1,9 @@
 """Tensor data that a model stores in other files.
 
-Before the first byte is read, all locations and lengths are checked: a location must be below the model's folder, after
-symbolic links are resolved, and the length must be that of the tensor's shape and type. When a file is opened, it must
-be a regular file, and each tensor must end inside the file. The importer and the cache of compiled networks both read
-through this module."""
+Before the first byte is read, all locations and lengths are checked. After symbolic links are resolved, a location must
+be below the model's folder. The length must match the tensor's shape and type. Each opened file must be a regular file,
+and each tensor must end inside the file. The importer and the cache of compiled networks both read through this module.
+"""
 
 from __future__ import annotations
 
@@ -52,8 +52,10 @@ def load_external_data(label: str, model: onnx.ModelProto, folder: Path) -> None
 
 
 def external_data_digest(label: str, model: onnx.ModelProto, folder: Path) -> str:
-    """SHA-256 (hexadecimal) of all data that `load_external_data` would read, with their paths, offsets and lengths;
-    empty if there is none. Raises ModelError. `label`, `folder`: as there."""
+    """SHA-256 (hexadecimal) of all data that `load_external_data` would read, with their paths, offsets and lengths; ""
+    if there are no such data. Raises ModelError; `label` names the model in its message. `folder`: the folder of the
+    model's file.
+    """
     places = external_tensors(label, model, folder)
     if not places:
         return ""

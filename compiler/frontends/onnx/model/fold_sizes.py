@@ -1,7 +1,7 @@
 """Constant folding of integers derived from shapes: Shape, Slice, Concat and the nodes between them.
 
-ONNX's shape inference folds only some of these operators. Models for inputs of any length use others as well: for
-example, a Slice cuts a constant with the indices of all tokens to the length that Shape returns.
+ONNX's shape inference folds only some of these operators. Models for inputs of any length use other operators as well.
+For example, a constant has the indices of all tokens, and a Slice cuts it to the length that Shape returns.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ _KINDS = "iub"
 
 
 def with_sizes_folded(model: onnx.ModelProto) -> onnx.ModelProto:
-    """Replaces nodes whose integer or bool results depend on shapes alone by initializers, and returns the model with
-    shapes inferred again. `model` is changed, and must have inferred shapes.
+    """Replaces nodes by initializers if they have integer or bool results that depend on shapes alone. Returns the
+    model with shapes inferred again. `model` is changed, and must have inferred shapes.
 
     Nodes that cannot be folded stay. Nodes whose results are no longer read stay, too.
     """
@@ -50,7 +50,7 @@ def with_sizes_folded(model: onnx.ModelProto) -> onnx.ModelProto:
 
 
 def _folded(model: onnx.ModelProto) -> dict[str, np.ndarray]:
-    """Results of the nodes that can be folded, by name; outputs of the model are left out."""
+    """Values of the outputs of nodes that can be folded, by output name; outputs of the model are left out."""
     graph = model.graph
     shapes = static_shapes(model)
     known = {

@@ -1,4 +1,6 @@
-"""Error texts (problem and remedy) about operators of domains (namespaces of operators) that no importer supports."""
+"""Error texts (problem and remedy) for operators of domains that no importer supports. A domain is a namespace of ONNX
+operators.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +44,7 @@ def foreign(domain: str, supported: str) -> tuple[str, str]:
 
 
 LEAVE = "leave the node to the processor"
-"""Advice in error messages about operators that processors and GPUs compute, but no accelerator."""
+"""Advice in error messages about operators that processors and GPUs compute, and accelerators do not."""
 _RECURRENT = (
     "is a recurrent layer in float32",
     f"quantize the float model with `vdla quantize --whole`, which writes its steps, or {LEAVE}",
@@ -58,12 +60,13 @@ _UNSUPPORTED: Mapping[str, tuple[str, str]] = MappingProxyType(
         **dict.fromkeys(("ConvInteger", "MatMulInteger", "MatMulIntegerToFloat"), _DYNAMIC),
     }
 )
-"""Error texts (problem, way out) about operators that an integer graph cannot have, by operator."""
+"""For each operator that an integer graph cannot have, the error text (problem, way out)."""
 
 
 def unsupported(supported: str, operator: str = "") -> tuple[str, str]:
-    """Returns (problem, way out) for the error about an unsupported operator of a known domain; `supported`: text that
-    lists the supported operators. `operator`: the operator's name if an integer graph, not a float graph, lacks it.
+    """Returns (problem, way out) for the error about an unsupported operator of a known domain. `supported`: text that
+    lists the supported operators. `operator`: the operator's name if only integer graphs lack it; "" if float graphs
+    lack it.
     """
     from ..table import ROWS
 

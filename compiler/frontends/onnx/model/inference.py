@@ -1,13 +1,13 @@
 """ONNX's shape inference without its faults: a Range without limit, pools with `ceil_mode`, and nodes that end the
 process or never end.
 
-If inference propagates values, it lists all numbers of a Range: 2**40 numbers would exhaust the memory. The length of
-each Range is therefore computed first. Inference finds the inputs of the Range, too: for a number n, a ConstantOfShape
-of n elements is added, and the inferred size of its result is n.
+If inference propagates values, it lists all numbers of a Range, and 2**40 numbers would exhaust the memory. The length
+of each Range is therefore computed first, from its inputs. A trick makes inference return an input's value n: a
+ConstantOfShape of n elements is added to the model, and the inferred size of its result is n.
 
-With `ceil_mode`, inference counts a last window that is entirely in the pad. ONNX drops that window since opset 19, and
-ONNX Runtime at every opset; all shapes after the pool would be wrong. `ceil_mode` is therefore replaced by larger pads
-at the end of each axis, which give the right windows.
+With `ceil_mode`, inference counts a last window that is entirely in the pad. ONNX drops that window since opset 19,
+ONNX Runtime in every opset. All shapes after the pool would be wrong. Larger pads at the end of each axis, which give
+the right windows, therefore replace `ceil_mode`.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ EQUATION = re.compile(r"({0}(,{0})*(->{0})?)?".format(r"[A-Za-z]*(\.\.\.)?[A-Za-
 
 
 def check_returns(label: str, model: onnx.ModelProto) -> None:
-    """Raises NodeError for a node from which ONNX's shape inference (1.23) does not return: a Split whose `num_outputs`
-    is not its number of outputs, which ends the process, and an Einsum of a malformed equation, which it reads forever.
+    """Raises NodeError for two kinds of nodes from which ONNX's shape inference (1.23) does not return. A Split whose
+    `num_outputs` is not its number of outputs ends the process. An Einsum with a malformed equation is read forever.
     """
     for number, proto in nodes_of(model.graph):
         if proto.op_type not in ("Split", "Einsum"):
@@ -104,7 +104,7 @@ def _numbers(model: onnx.ModelProto, index: int) -> int | None:
 
 def _inferred(model: onnx.ModelProto, index: int, names: Sequence[str]) -> dict[str, float]:
     """Asks ONNX's shape inference for the values of the integers `names`. The inference sees only the nodes before the
-    node with index `index`. Returns the known values by name.
+    node with index `index`. Returns the values that are known, by these names.
     """
     probes: list[onnx.NodeProto] = []
     outputs: dict[str, tuple[str, int]] = {}
@@ -155,11 +155,11 @@ def _inferred(model: onnx.ModelProto, index: int, names: Sequence[str]) -> dict[
 
 
 def inferred_shapes(model: onnx.ModelProto, **options: bool) -> onnx.ModelProto:
-    """Runs ONNX's shape inference with `options`; returns the model with the shapes that were found. The results of
-    nodes that ONNX cannot infer have no shape.
+    """Runs ONNX's shape inference with `options`; returns the model with the shapes that were found. If ONNX cannot
+    infer a node, the node's results have no shape.
 
     ONNX's inference crashes at some nodes whose input has no known shape (`needs_a_shape`). These nodes are hidden from
-    it.
+    inference.
     """
     places = [place for place, node in enumerate(model.graph.node) if needs_a_shape(node)]
     with in_domains(model, dict.fromkeys(places, HIDDEN)) as before:
@@ -172,8 +172,8 @@ POOLS = ("MaxPool", "AveragePool", "LpPool")
 
 
 def write_ceilings(model: onnx.ModelProto, *, follow: bool) -> None:
-    """Replaces `ceil_mode` by pads in the pools of `model` whose sizes ONNX's inference would get wrong. `follow`: the
-    inference also propagates values.
+    """Replaces `ceil_mode` by pads in those pools of `model` for which ONNX's inference would find wrong sizes.
+    `follow`: the inference also propagates values.
     """
     waiting = [
         node
@@ -201,8 +201,8 @@ def write_ceilings(model: onnx.ModelProto, *, follow: bool) -> None:
 
 
 def _whole_pads(node: onnx.NodeProto, shape: list[int]) -> list[int] | None:
-    """Larger pads that replace `ceil_mode` of the pool `node`, whose input has `shape`, without changing its outputs.
-    None if inference gets the output's size right with `ceil_mode`, or if no such pads exist.
+    """Larger pads for the pool `node`, which give the same outputs without `ceil_mode`. `shape`: shape of the pool's
+    input. Returns None if inference finds the right output size with `ceil_mode`, or if no such pads exist.
     """
     pool, plane, rank = read_node(node, 0), shape[2:], len(shape[2:])
     kernel = pool.integers("kernel_shape", ())

@@ -28,8 +28,8 @@ NEWEST_OPSET = onnx_opset_version()
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class LoadedModel(ReadModel):
-    """A checked model with inferred shapes. Large initializers are not in `bare`, which would copy them on each read,
-    but in `weights`.
+    """A checked model with inferred shapes. Large initializers are stored in `weights`, not in `bare`: each read from
+    `bare` would copy them.
     """
 
     def arrays(self) -> dict[str, np.ndarray]:
@@ -49,13 +49,13 @@ def load_model(
     empty: bool = False,
     rewrite: Callable[[onnx.ModelProto], object] | None = None,
 ) -> LoadedModel:
-    """Loads a model, checks it and infers its shapes; a `ReadModel` given as `source` cannot be used again.
+    """Loads a model, checks it and infers its shapes. If `source` is a `ReadModel`, it cannot be loaded a second time.
 
-    A model of an older opset becomes one of `oldest_opset`, by ONNX's own converter; a model that cannot be converted
-    is unchanged if its opset is `least_opset` or later. `rewrite` changes the model in place before shapes are
-    inferred. `empty`: dimensions of inputs may be 0. A dynamic first dimension of the inputs becomes `batch` (None: it
-    is refused, as all other dynamic dimensions are). Raises ModelError for a file that is missing, damaged, invalid, of
-    an opset that cannot be converted, inconsistent in shapes or larger than `budgets` allows.
+    ONNX's own converter turns a model of an older opset into one of `oldest_opset`. If that fails, the model is loaded
+    unchanged if its opset is at least `least_opset`. `rewrite` changes the model in place before shapes are inferred.
+    `empty`: dimensions of inputs may be 0. A dynamic first dimension of the inputs becomes `batch` (None: it is
+    refused). All other dynamic dimensions are refused. Raises ModelError if a file is missing, damaged or invalid, if
+    its opset cannot be converted, if its shapes are inconsistent, or if it is larger than `budgets` allows.
     """
     read = source if isinstance(source, ReadModel) else read_model(source)
     label, model = read.label, read.bare
@@ -124,8 +124,8 @@ def load_model(
 
 
 def _prepare_inference(label: str, model: onnx.ModelProto) -> bool:
-    """Checks nodes before ONNX's shape inference and rewrites nodes that it gets wrong; returns whether inference may
-    also propagate values (fold constants).
+    """Prepares a model for ONNX's shape inference: checks its nodes, and rewrites nodes for which inference would be
+    wrong. Returns whether inference may also propagate values (fold constants).
     """
     follow = True
     if any(node.op_type in ("Einsum", "Split") for _, node in nodes_of(model.graph)):
@@ -168,8 +168,8 @@ def _extract_weights(model: onnx.ModelProto, weights: dict[int, Bytes]) -> None:
 
 @contextmanager
 def _stand_ins(model: onnx.ModelProto, weights: Iterable[int]) -> Iterator[None]:
-    """A context in which ONNX's checker accepts the model: each initializer in `weights` is a single zero, and outputs
-    without type or shape are declared float or scalar.
+    """A context in which ONNX's checker accepts the model: a single zero replaces each initializer in `weights`, and
+    outputs without a type are declared as float, outputs without a shape as scalars.
     """
     untyped = [info for info in model.graph.output if not info.type.WhichOneof("value")]
     unshaped = [
@@ -206,8 +206,9 @@ def _stand_ins(model: onnx.ModelProto, weights: Iterable[int]) -> Iterator[None]
 def _with_shapes(
     model: onnx.ModelProto, weights: dict[int, Bytes], follow: bool
 ) -> tuple[onnx.ModelProto, dict[int, Bytes]]:
-    """The model with shapes inferred, and its large weights, which stay outside of the model; if the inference needs
-    their values, they are put into the model, and none are returned. `follow`: ONNX's inference also propagates values.
+    """Infers shapes. Returns (model with shapes, its large weights, which are not part of the model). If inference
+    needs values of weights, all weights are put into the model, and none are returned. `follow`: ONNX's inference also
+    propagates values.
 
     Raises InferenceError or ValueError if ONNX cannot infer the shapes.
     """
@@ -235,7 +236,7 @@ def initializer_array(label: str, tensor: onnx.TensorProto, data: Bytes | None =
 
 
 def free_inputs(graph: onnx.GraphProto) -> list[onnx.ValueInfoProto]:
-    """The inputs of a graph that have no initializer, so that each run gives them."""
+    """The inputs of a graph that have no initializer, so that their values must be given for each run."""
     initialized = {tensor.name for tensor in graph.initializer}
     return [info for info in graph.input if info.name not in initialized]
 
@@ -283,7 +284,7 @@ def dimension_name(info: onnx.ValueInfoProto, axis: int) -> str:
 
 
 def is_zero(dimension: onnx.TensorShapeProto.Dimension) -> bool:
-    """Whether a dimension is set to 0. (A dimension without a value reads as 0, too.)"""
+    """Whether a dimension is explicitly set to 0. (The field reads as 0 for a dimension without a value, too.)"""
     return dimension.HasField("dim_value") and dimension.dim_value == 0
 
 
@@ -309,7 +310,7 @@ def fix_batch(label: str, model: onnx.ModelProto, batch: int) -> None:
 
 
 def static_shapes(model: onnx.ModelProto) -> dict[str, tuple[int, ...]]:
-    """All shapes that ONNX inferred completely, by name."""
+    """All shapes that ONNX inferred completely, by tensor name."""
     shapes: dict[str, tuple[int, ...]] = {}
     for info in (*model.graph.value_info, *model.graph.output):
         tensor = info.type.tensor_type

@@ -1,6 +1,6 @@
-"""Finds model inputs that are row indices (ids), and the number of rows, so that a run can check the ids.
+"""Finds model inputs that a Gather uses as row indices (ids), and the number of rows, so that a run can check the ids.
 
-ONNX defines an index outside of the axis as an error; kernels do not check indices and read the nearer end instead.
+In ONNX an index outside of the axis is an error. Kernels do not check indices, and read the nearer end instead.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ INTEGERS = (DType.INT32, DType.INT64)
 def with_rows(
     inputs: Iterable[GraphInput], nodes: Sequence[Node], tensors: Mapping[str, Tensor]
 ) -> tuple[GraphInput, ...]:
-    """The inputs of a float graph, with the field `rows` set where a Gather uses an integer input as its indices,
-    directly or after a Reshape or a Cast. `rows` is the size of the gathered axis, the least if there are several.
+    """The inputs of a float graph, with the field `rows` set for each integer input that a Gather reads as its indices,
+    directly or after a Reshape or a Cast. `rows` is the size of the gathered axis, the least for several Gathers.
     """
     entries = tuple(inputs)
     ids = {entry.name: entry.name for entry in entries if entry.dtype in INTEGERS}

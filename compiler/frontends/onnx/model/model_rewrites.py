@@ -12,8 +12,8 @@ from ....graph.errors import InvalidModelError
 from ..attributes import CONTRIBUTED, STANDARD, schema_of
 
 CONTRIBUTED_STANDARD = frozenset(("QuantizeLinear", "DequantizeLinear"))
-"""Operators of the domain `com.microsoft` with the same meaning as ONNX's operators of the same names. Models of opsets
-below 21 use them for integers of 16 and 4 bits, which ONNX's own operators lack there."""
+"""Operators of the domain `com.microsoft` with the same meaning as ONNX's operators of the same names. Before opset 21
+ONNX's own operators have no integers of 16 and 4 bits, so models use these operators for them."""
 
 DEFAULTS_MISREAD = frozenset(("STFT",))
 """Operators for which ONNX's shape inference reads 0 for an attribute that is left out."""
@@ -88,8 +88,8 @@ def _is_named_as_standard(node: onnx.NodeProto) -> bool:
 
 
 def _without_shape(nodes: Sequence[onnx.NodeProto]) -> list[int]:
-    """Indices of the nodes at which ONNX's shape inference may crash (`needs_a_shape`). Empty if the model has only
-    ONNX's own operators, since the results of these operators all get shapes."""
+    """Indices of the nodes at which ONNX's shape inference may crash (`needs_a_shape`). Empty for a model in which all
+    operators are ONNX's own: their results always have shapes."""
     found = [place for place, node in enumerate(nodes) if needs_a_shape(node)]
     if not found or all(node.domain in STANDARD or _is_named_as_standard(node) for node in nodes):
         return []
@@ -126,7 +126,8 @@ def set_domains(model: onnx.ModelProto, domains: Mapping[int, str]) -> None:
 
 def _write_defaults(model: onnx.ModelProto) -> None:
     """Writes default values of attributes into the nodes for which ONNX's shape inference (1.23) does not use the
-    defaults: operators in `DEFAULTS_MISREAD`, and operators whose shapes it infers from ONNX's function body."""
+    default values. Such a node has an operator in `DEFAULTS_MISREAD`, or its shapes are inferred from ONNX's function
+    body."""
     versions = {entry.domain: entry.version for entry in model.opset_import}
     for node in model.graph.node:
         if node.domain not in STANDARD:

@@ -81,10 +81,10 @@ def _write_coordinates(graph: onnx.GraphProto, around: Mapping[str, np.ndarray],
 
 
 def _flatten_to_two_axes(graph: onnx.GraphProto) -> None:
-    """Replaces each Hardmax by a Hardmax of two dimensions between a Flatten and a Reshape.
+    """Replaces each Hardmax by a Flatten, a Hardmax of two dimensions, and a Reshape.
 
-    Before opset 13 Hardmax was along all axes from `axis` (1 by default) on; ONNX's converter (1.23) leaves the node as
-    it is, though it converts Softmax and LogSoftmax.
+    Before opset 13 Hardmax worked along all axes from `axis` (1 by default) to the last. ONNX's converter (1.23)
+    converts Softmax and LogSoftmax, but does not change Hardmax.
     """
     nodes: list[onnx.NodeProto] = []
     for node in graph.node:

@@ -1,4 +1,6 @@
-"""Files that are no ONNX models: conversion by a frontend if there is one for the format, and error messages if not."""
+"""Files that are no ONNX models. A file is converted if there is a frontend for its format; otherwise an error message
+explains the problem.
+"""
 
 from __future__ import annotations
 
@@ -19,8 +21,8 @@ class ConversionError(ModelError, LinesError):
 
 
 def as_onnx(label: str, content: bytes) -> bytes:
-    """Converts a file of another format to a serialized ONNX model. Raises ModelError for formats without a frontend, a
-    frontend that is not installed, damaged files and operators that are not supported.
+    """Converts a file of another format to a serialized ONNX model. Raises ModelError if there is no frontend for the
+    format, if the frontend is not installed, if the file is damaged, or if an operator is not supported.
     """
     if content[4:8] == TFLITE:
         return _of_tflite(label, content)

@@ -1,7 +1,7 @@
-"""Operators on integers that ONNX Runtime's quantizer writes (QOperator form), rewritten as DequantizeLinear, the float
-operator and QuantizeLinear.
+"""Replaces the integer operators that ONNX Runtime's quantizer writes (QOperator form). Each becomes DequantizeLinear,
+the float operator and QuantizeLinear.
 
-ONNX infers shapes for these operators, and every importer supports them.
+ONNX infers shapes for the new operators, and every importer supports them.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ CHANNELS_LAST = ("NhwcMaxPool",)
 
 
 class StepsContext(RowContext, Protocol):
-    """The functions that a rewrite needs from its caller to write the nodes that replace an integer operator. The
-    importer and other rewrites of models implement this interface.
+    """The functions that a rewrite of an integer operator needs from its caller, to write the nodes that replace the
+    operator. The importer and other rewrites of models implement this interface.
     """
 
     integer_biases: ClassVar[bool]
@@ -54,7 +54,7 @@ class IntegerSteps(Nodes[StepsContext]):
         return self.node.outputs[0]
 
     def operator(self) -> str:
-        """Name of the plain operator for an operator on integers, on blocks of channels or with channels last."""
+        """Name of the plain operator for an operator on integers or blocks of channels, or with channels last."""
         return self.node.op_type.removeprefix("QLinear").removeprefix("Nhwc")
 
     def real(self, index: int, *, axis: int | None = None) -> str:
@@ -73,15 +73,15 @@ class IntegerSteps(Nodes[StepsContext]):
         return made
 
     def _rank(self) -> int:
-        """Number of dimensions of the data of a node with a window."""
+        """Number of dimensions of the data that the replaced node, an operator with windows, reads."""
         if kernel := self.node.integers("kernel_shape", ()):
             return len(kernel) + 2
         return self.context.rank(self.node, 3 if self.node.op_type == "QLinearConv" else 0)
 
     def on_planes(self, operator: str, data: str, *others: str, output: str = "", **attributes: Any) -> str:
         """Adds an operator under the name of the replaced node; returns the result's name, `output` ("": a new one).
-        Operators read (N, C, ...): if the replaced node's data is (N, ..., C) (`channels_last`), Transposes are added
-        before and after.
+        The operator reads data (N, C, ...). If the data of the replaced node is (N, ..., C) (`channels_last`),
+        Transposes are added before and after the operator.
         """
         if not self.node.integer("channels_last", self.node.op_type in CHANNELS_LAST):
             return self.compute(operator, data, *others, output=output, **attributes)
@@ -91,16 +91,17 @@ class IntegerSteps(Nodes[StepsContext]):
         return self.add("Transpose", made, output=output, perm=[0, *range(2, rank), 1])
 
     def round(self, made: str, scale: int) -> None:
-        """Adds the QuantizeLinear that computes the node's result from `made`; its scale is input `scale` of the node,
-        and its zero point the next input.
+        """Adds the QuantizeLinear that computes the node's result from `made`. Its scale is the node's input with index
+        `scale`, its zero point the input after that.
         """
         grid = self.input(scale), self.input(scale + 1)
         self.add("QuantizeLinear", made, *grid, output=self.node.outputs[0])
 
     def bias(self, index: int, scales: tuple[str, str]) -> list[str]:
         """The operands that follow the weights: a list with the int32 bias (input `index`), or an empty list if the
-        bias is left out. The unit of the bias is the product of the two `scales`. If a scale has an element for each
-        channel, channels are the last axis of the bias, which may be (channels,) or, in QGemm, (1, channels).
+        bias is left out. The unit of the bias is the product of the two `scales`. If one of the scales has an element
+        for each channel, the channels are the last axis of the bias. Its shape is (channels,) or, in QGemm, also (1,
+        channels).
         """
         if not self.input(index):
             return []
@@ -117,8 +118,9 @@ _FORMS: Mapping[str, tuple[tuple[int, ...], int]] = MappingProxyType(
         **dict.fromkeys(("QLinearAveragePool", "QLinearGlobalAveragePool"), ((0,), 3)),
     }
 )
-"""For each operator that `plain_steps` replaces: indices of the inputs with integers, and of the input with the scale
-of the result. Behind the integers are their scale and zero point, behind the result's scale is its zero point.
+"""For each operator that `plain_steps` replaces: the indices of its integer inputs, and the index of the input with the
+result's scale. The scale and zero point of an integer input follow it in the list of inputs; the result's zero point
+follows the result's scale.
 """
 
 
@@ -159,16 +161,16 @@ def gemm_steps(steps: IntegerSteps) -> None:
 
 
 def pool_steps(steps: IntegerSteps) -> None:
-    """Adds the ONNX nodes that replace NhwcMaxPool, a MaxPool of integers whose scale does not change, or a pool on
-    blocks of channels: the plain pool, which treats each channel by itself.
+    """Adds the nodes that replace NhwcMaxPool (a MaxPool of integers whose scale does not change), or a pool on blocks
+    of channels. Both become plain pools, which treat each channel by itself.
     """
     output = steps.node.outputs[0]
     steps.on_planes(steps.operator(), steps.input(0), output=output, **steps.attributes())
 
 
 def reorder_steps(steps: IntegerSteps) -> None:
-    """Adds the ONNX node that replaces ReorderInput or ReorderOutput: an Identity, since every operator between these
-    two is replaced by an operator on plain tensors.
+    """Adds an Identity, which replaces ReorderInput or ReorderOutput. No reordering is needed: each operator between
+    the two is replaced by an operator on plain tensors.
     """
     if steps.node.integer("channels_last", 0):
         steps.context.fail(steps.node, "channels_last = 1 is not supported", BEFORE_OPTIMIZATION)
@@ -176,7 +178,7 @@ def reorder_steps(steps: IntegerSteps) -> None:
 
 
 def refuse_weights(steps: IntegerSteps) -> None:
-    """Raises NodeError for a convolution in blocks of channels: its weights are in blocks, too, which no importer
+    """Raises NodeError for a convolution on blocks of channels: its weights are stored in blocks, which no importer
     reads.
     """
     steps.context.fail(
@@ -187,11 +189,11 @@ def refuse_weights(steps: IntegerSteps) -> None:
 
 
 def softmax_steps(steps: IntegerSteps) -> None:
-    """Adds the ONNX nodes that replace QLinearSoftmax. Its attribute `opset` says which definition it follows: the
-    softmax along the axis `axis` (opset 13 or later), or over all axes from `axis` to the last.
+    """Adds the ONNX nodes that replace QLinearSoftmax. Its attribute `opset` selects one of two definitions: a softmax
+    along the axis `axis` (opset 13 or later), or over all axes from `axis` to the last.
 
-    In a model of opset 12 or less only the second definition exists. To compute the first one there, a Transpose moves
-    the axis to the end before the Softmax, and a second Transpose moves it back.
+    In a model of opset 12 or less, Softmax has only the second definition. For the first one, a Transpose moves the
+    axis to the end before the Softmax, and a second Transpose moves it back.
     """
     node, context, axis = steps.node, steps.context, steps.node.integer("axis", -1)
     along_one_axis = node.integer("opset", context.opset) >= SOFTMAX_HAS_ONE_AXIS
@@ -274,8 +276,8 @@ class _Writing(NodeErrors):
 
 
 def write_steps(label: str, model: onnx.ModelProto) -> bool:
-    """Replaces every node on integers (QOperator form) or on blocks of channels by DequantizeLinear, float operators
-    and QuantizeLinear, in place; returns whether any node was replaced.
+    """Replaces every integer operator (QOperator form), and every operator on blocks of channels, by DequantizeLinear,
+    float operators and QuantizeLinear. Changes the model in place; returns whether any node was replaced.
 
     `label` names the model in messages. Raises NodeError for a node that cannot be replaced.
     """

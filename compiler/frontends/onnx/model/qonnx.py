@@ -1,6 +1,6 @@
 """QONNX's Quant nodes as QuantizeLinear and DequantizeLinear.
 
-Quant computes (round(clip(x / scale + zero_point, low, high)) - zero_point) * scale; low and high follow from the
+Quant computes (round(clip(x / scale + zero_point, low, high)) - zero_point) * scale; low and high are determined by the
 number of bits (github.com/fastmachinelearning/qonnx, docs/qonnx-custom-ops/quant_op.md). A Quant of a constant becomes
 integers and a DequantizeLinear. Any other Quant becomes Clip, QuantizeLinear and DequantizeLinear; the Clip is left out
 if low and high are the bounds of the 8-bit type.
@@ -21,16 +21,17 @@ from .tensor_arrays import Bytes, tensor_array
 
 OPERATOR = "Quant"
 MOST_BITS = 8
-"""Largest number of bits of activations; constants, as biases, may have 32."""
+"""Largest number of bits of activations. Constants, such as biases, may have 32 bits."""
 
 
 def replace_quant(label: str, model: onnx.ModelProto, weights: Mapping[int, Bytes]) -> None:
     """Replaces the Quant nodes of a model; `label` names the model in messages.
 
     `weights`: bytes of the initializers that are stored apart from the model, by the initializer's position. Raises
-    ModelError for an unsupported Quant: one whose scale, zero point or bits are not constant, whose zero point is not
-    an integer, whose rounding is not to the nearest even integer, or that has scales along several axes or too many
-    bits."""
+    ModelError for a Quant in which the scale, zero point or number of bits is not constant. Also raises it for a zero
+    point that is not an integer, for a rounding other than to the nearest even integer, for scales along several axes,
+    and for too many bits.
+    """
     constants: dict[str, tuple[onnx.TensorProto, Bytes | None]] = {
         entry.name: (entry, weights.get(number)) for number, entry in enumerate(model.graph.initializer)
     }
@@ -60,8 +61,8 @@ def replace_quant(label: str, model: onnx.ModelProto, weights: Mapping[int, Byte
 def _replaced(
     node: onnx.NodeProto, name: str, constants: Mapping[str, np.ndarray]
 ) -> tuple[list[onnx.NodeProto], dict[str, np.ndarray]]:
-    """Returns (nodes that replace the Quant `node`, their constants by name); names of both begin with `name`.
-    `constants`: the model's constants. Raises ValueError for an unsupported Quant.
+    """Returns the nodes that replace the Quant `node`, and the nodes' constants by name. The names of nodes and
+    constants begin with `name`. `constants`: the model's constants. Raises ValueError for an unsupported Quant.
     """
     if len(node.input) != 4:
         raise ValueError(
@@ -117,12 +118,12 @@ def _replaced(
 
 
 def _bounds(bits: float, attributes: Mapping[str, int]) -> tuple[int, int]:
-    """Least and greatest integer of a Quant of `bits`, by its `attributes` signed (default 1) and narrow (0: the whole
-    range). Raises ValueError for bits that are no integer from 2 to 32.
+    """The least and the greatest integer of a Quant of `bits` bits. `attributes` may contain signed (default 1) and
+    narrow (default 0; 1 leaves out the end of the range). Raises ValueError unless `bits` is an integer from 2 to 32.
     """
     if not bits.is_integer() or not 2 <= bits <= 32:
         raise ValueError(
-            f"has {bits:g} bits; quantize to an integer number of bits from 2 to 8 (constants: 32)"
+            f"has {bits:g} bits; quantize to a whole number of bits, activations to 2 to 8, constants to 2 to 32"
         )
     signed, narrow = bool(attributes.get("signed", 1)), bool(attributes.get("narrow", 0))
     if signed:
@@ -132,9 +133,9 @@ def _bounds(bits: float, attributes: Mapping[str, int]) -> tuple[int, int]:
 
 def _per_axis(scale: np.ndarray, zero_point: np.ndarray) -> tuple[int | None, np.ndarray, np.ndarray]:
     """Finds the axis of a Quant's scales. Returns (axis, float32 scales, zero points), with a scale and a zero point
-    for each index along the axis; for a single scale (None, scale, zero point).
+    for each index along the axis. For a single scale, returns (None, scale, zero point).
 
-    Raises ValueError for scales along several axes and zero points that are no integers.
+    Raises ValueError for scales along several axes, and for zero points that are not integers.
     """
     if (zero_point != np.rint(zero_point)).any():
         raise ValueError("its zero point is not an integer; export the model with an integer zero point")

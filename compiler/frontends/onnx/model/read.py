@@ -1,4 +1,4 @@
-"""Reads a model's file into an ONNX model that has all its data and only UTF-8 texts, but is not checked otherwise.
+"""Reads a model's file into an ONNX model with all its data. All texts must be UTF-8; nothing else is checked.
 
 Files of other formats are converted (`other_formats`).
 """
@@ -29,9 +29,9 @@ QUANTIZED = ("QuantizeLinear", "DequantizeLinear", "QGemm")
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class ReadModel:
     """A model with its external data. `label` names it in messages. `bare`: the model without the bytes of large
-    initializers; `weights`: these bytes, by initializer number. `load.load_model` changes the object, so that it
-    can be loaded only once. `converted`: for a file of another format, the ONNX model into which it was converted,
-    serialized for programs that read ONNX files themselves; empty for ONNX files."""
+    initializers; `weights`: these bytes, by initializer number. `load.load_model` changes the object, so that it can be
+    loaded only once. `converted`: a file of another format is converted to ONNX; these are the bytes of the converted
+    file, for programs that read ONNX files themselves. Empty for ONNX files."""
 
     label: str
     bare: onnx.ModelProto
@@ -123,7 +123,7 @@ def is_quantized(source: Source | ReadModel) -> bool:
 
 
 def quantizes(graph: onnx.GraphProto) -> bool:
-    """Whether a graph has operators that quantize or that read quantized tensors."""
+    """Whether a graph has operators that compute quantized tensors or read quantized tensors."""
     operators = {node.op_type for node in graph.node}
     return any(name in QUANTIZED or name.startswith(("QLinear", "DynamicQuantize")) for name in operators)
 

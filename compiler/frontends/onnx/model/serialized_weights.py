@@ -1,8 +1,8 @@
 """Cuts the bytes of large initializers out of a serialized model before protobuf reads it.
 
 Protobuf copies all bytes that it reads, and copies them again for each reader; most of a network's file is weights,
-which stay unchanged. Only the lengths of fields are read here (protobuf.dev/programming-guides/encoding), and only of
-fields on the path to an initializer's `raw_data`. Any other form is left to protobuf, which validates all of it.
+which stay unchanged. Only the lengths of fields on the path to an initializer's `raw_data` are read here
+(protobuf.dev/programming-guides/encoding). Protobuf reads the rest, and validates it.
 """
 
 from __future__ import annotations
@@ -25,10 +25,11 @@ class _NotPlainError(Exception):
 
 
 def cut_weights(content: bytes) -> tuple[bytes, dict[int, memoryview]]:
-    """Cuts the bytes of large initializers out of a model: (serialized rest, bytes by initializer number).
+    """Cuts the bytes of large initializers out of a model. Returns (the rest, serialized; the cut bytes by initializer
+    number).
 
-    The bytes are views of `content`. An initializer with an entry for external data keeps its bytes; a model in which
-    nothing can be cut is returned unchanged.
+    The cut bytes are views of `content`. An initializer with an entry for external data keeps its bytes. If nothing can
+    be cut, the rest is `content` itself.
     """
     whole = memoryview(content)
     try:
@@ -65,8 +66,8 @@ def _cut(whole: memoryview) -> tuple[bytes, dict[int, memoryview]]:
 
 def _raw_data(whole: memoryview, start: int, end: int) -> tuple[int, int, int] | None:
     """Finds the bytes that `cut_weights` cuts out of the tensor in `whole`[`start`:`end`]. Returns (start of the field
-    `raw_data`, start of its bytes, end). Returns None if the bytes stay in the model: they are few, are in several
-    fields, or are external data.
+    `raw_data`, start of its bytes, end). Returns None if the bytes stay in the model, because they are few, are in
+    several fields, or are external data.
     """
     found = None
     for field, begin, body, stop in _fields(whole, start, end):

@@ -13,8 +13,8 @@ from .read import SizedModel, Source, read_model
 
 
 def with_dimensions(source: Source, sizes: Mapping[str, int]) -> bytes:
-    """Gives dynamic dimensions of a model's inputs the sizes `sizes`, by their names (`dimension_name`); returns the
-    serialized model.
+    """Gives dynamic dimensions of a model's inputs a size. `sizes` has the sizes by the names of dimensions
+    (`dimension_name`). Returns the serialized model.
 
     Raises ModelError for a name that the model does not have, and for a size below 1.
     """
@@ -25,8 +25,8 @@ def with_dimensions(source: Source, sizes: Mapping[str, int]) -> bytes:
 
 
 def sized_models(source: Source) -> Callable[[Mapping[str, int]], SizedModel]:
-    """Reads a model once, to compile it for a series of sizes. The returned function maps sizes of the dynamic
-    dimensions to the model with these sizes, without a copy of the weights.
+    """Reads a model once, so that it can be compiled for several sizes. Returns a function of the sizes of the dynamic
+    dimensions, by name. The function returns the model with these sizes, and does not copy the weights.
     """
     read = read_model(source)
 

@@ -23,8 +23,8 @@ def tensor_bytes(tensor: TensorProto) -> int | None:
 
 
 def tensor_array(tensor: TensorProto, data: bytes | memoryview | None = None) -> np.ndarray:
-    """A tensor's elements as an array that no caller may change, perhaps a view of `data` (the bytes, if they are not
-    in `tensor`).
+    """A tensor's elements as an array that no caller may change. `data`: the bytes, if they are not in `tensor`; the
+    array may be a view of them.
 
     Raises ValueError, TypeError or KeyError for bytes that do not match type and shape."""
     dtype = _PLAIN.get(tensor.data_type)

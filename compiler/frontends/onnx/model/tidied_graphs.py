@@ -1,5 +1,5 @@
-"""Rewrites of graphs that ONNX Runtime runs, but that ONNX's checker refuses or other readers misread: nodes before the
-nodes whose results they read, and outputs that are listed twice.
+"""Repairs two faults of graphs that ONNX Runtime accepts, but that ONNX's checker refuses or other readers misread:
+nodes listed before the nodes whose results they read, and outputs listed twice.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from ..attributes import nodes_of, subgraphs
 
 
 def sort_nodes(graph: onnx.GraphProto) -> None:
-    """Moves the nodes of `graph` behind the nodes whose results they, or nodes of their subgraphs, read.
+    """Moves each node of `graph` behind the nodes whose results it reads; results that its subgraphs read count, too.
 
     The order changes only where it must. Nodes of subgraphs keep their order. A graph whose nodes read each other's
     results in a cycle is not changed.
@@ -50,7 +50,9 @@ def check_sorted(model: onnx.ModelProto) -> None:
 
 
 def name_outputs_once(graph: onnx.GraphProto) -> None:
-    """Removes duplicates from the outputs of `graph`: equal names are one tensor, and results are returned by name."""
+    """Removes duplicates from the list of outputs of `graph`. Outputs with equal names are one tensor, and results are
+    returned by name.
+    """
     outputs = {info.name: info for info in reversed(graph.output)}
     unique = [outputs[name] for name in dict.fromkeys(info.name for info in graph.output)]
     del graph.output[:]

@@ -32,8 +32,9 @@ from ..values import Pending, Real
 
 
 def import_multiplied(context: ImportContext, node: OnnxNode) -> bool:
-    """Imports a MatMul of two activations of three or more axes with equal leading axes. Returns False for any other
-    MatMul, and if the target cannot compute it."""
+    """Imports a MatMul of two activations that have at least three axes and equal leading axes. Returns False for any
+    other MatMul, and if the target cannot compute the product.
+    """
     a, b = context.value(node, 0), context.value(node, 1)
     if not (isinstance(a, Real) and isinstance(b, Real)):
         return False
@@ -46,8 +47,9 @@ def import_multiplied(context: ImportContext, node: OnnxNode) -> bool:
 
 
 def multiplied(context: ImportContext, node: OnnxNode, a: Real, b: Real) -> Pending | None:
-    """Multiplies two stacks of matrices, (..., rows, depth) and (..., depth, columns) with equal leading axes. Returns
-    a pending result, which the next QuantizeLinear rounds, or None if the target has no products of activations.
+    """Multiplies two stacks of matrices, (..., rows, depth) and (..., depth, columns), whose leading axes are equal.
+    Returns a pending result, which the next QuantizeLinear rounds, or None if the target has no products of
+    activations.
     """
     if not context.abilities.products:
         return None
@@ -120,12 +122,12 @@ MatrixStack = tuple[Real, Origins]
 
 
 def matrices(context: ImportContext, node: OnnxNode, a: Real, b: Real) -> tuple[MatrixStack, MatrixStack]:
-    """`a` and `b`, two stacks of equally many matrices (..., rows, columns), in the layout that a product needs. Nodes
-    that move them are added if necessary. Raises ModelError if no moves produce this layout.
+    """Brings two stacks `a` and `b` of equally many matrices (..., rows, columns) into the layout that a product needs;
+    adds nodes that move the matrices if necessary. Raises ModelError if no moves produce this layout.
 
-    Matrix i of `a` is multiplied by matrix i of `b`. Layout: rows of a matrix are positions (pixels), its columns are
-    channels. Matrix i of `a` and matrix i of `b` are in the same image (batch index); images are in ascending order.
-    Each matrix of `b` begins at a position that is a multiple of the block size.
+    Matrix i of `a` is multiplied by matrix i of `b`. Layout: the rows of a matrix are positions (pixels), the columns
+    are channels. Matrix i of `a` and matrix i of `b` are in the same image (batch index); images are in ascending
+    order. Each matrix of `b` begins at a position that is a multiple of the block size.
     """
     block = context.abilities.block
     sides = [(a, _origins(context, a, 1)), (b, _origins(context, b, block))]
@@ -142,8 +144,8 @@ def matrices(context: ImportContext, node: OnnxNode, a: Real, b: Real) -> tuple[
 
 
 def _images(origins: Origins | None) -> list[int] | None:
-    """The index of the image that holds each matrix of a stack at `origins`, if all images hold equally many matrices
-    and matrices are in the order of images; else None.
+    """For each matrix of a stack at `origins`, the index of the image that holds the matrix. Returns None if images
+    hold different numbers of matrices, or if the matrices are not in the order of the images.
     """
     if origins is None:
         return None
@@ -153,7 +155,7 @@ def _images(origins: Origins | None) -> list[int] | None:
 
 
 def _image_indices(shape: tuple[int, ...]) -> list[int]:
-    """The index of the image that holds each matrix, for a value of `shape` (..., rows, columns). If there are several
+    """For a value of `shape` (..., rows, columns), the index of the image that holds each matrix. If there are several
     leading axes, the first of them is the image, and the others count matrices within an image. A single leading axis
     counts matrices within one image, which has index 0.
     """
@@ -190,9 +192,9 @@ def _origins(context: ImportContext, value: Real, step: int) -> Origins | None:
 def _moved_to_images(
     context: ImportContext, node: OnnxNode, value: Real, images: Sequence[int]
 ) -> MatrixStack:
-    """The matrices of `value`, moved to the given images by additional nodes. Tried in this order: a move of positions
-    (pixels); moves of positions and an exchange of positions with channels; a move element by element. Raises NodeError
-    if no move works.
+    """Moves the matrices of `value` to the given images by additional nodes. Three ways are tried in this order: a move
+    of positions (pixels); moves of positions and an exchange of positions with channels; a move of single elements.
+    Raises NodeError if no way works.
     """
     found = _by_positions(context, node, value, images) or _by_transposition(context, node, value, images)
     if found is None:
@@ -214,9 +216,9 @@ def _moved_to_images(
 def _by_positions(
     context: ImportContext, node: OnnxNode, value: Real, images: Sequence[int]
 ) -> MatrixStack | None:
-    """Moves the matrices of `value` to the given `images` (batch indices) by a move of pixels alone. This works if the
-    columns of each matrix are adjacent channels from a multiple of the block size on; otherwise returns None. Matrices
-    that occupy the same pixels are moved together, once.
+    """Moves the matrices of `value` to the given `images` (batch indices) by a move of pixels alone. The columns of
+    each matrix must be adjacent channels, of which the first is a multiple of the block size; otherwise None is
+    returned. Matrices that occupy the same pixels are moved together, once.
     """
     _, channels, height, width = context.tensors[value.tensor].nchw
     *_, rows, columns = value.shape
@@ -246,8 +248,9 @@ def _by_positions(
 def _by_transposition(
     context: ImportContext, node: OnnxNode, value: Real, images: Sequence[int]
 ) -> MatrixStack | None:
-    """Moves the matrices of `value` to the given `images` (batch indices) by an exchange of channels with pixels. This
-    works if the rows of each matrix are adjacent channels from a multiple of the block size on; otherwise returns None.
+    """Moves the matrices of `value` to the given `images` (batch indices) by an exchange of channels with pixels. The
+    rows of each matrix must be adjacent channels, of which the first is a multiple of the block size; otherwise None is
+    returned.
     """
     *_, rows, columns = value.shape
     transposed = with_view(context, value, np.swapaxes(elements_of(context, value), -1, -2))

@@ -26,8 +26,8 @@ from ..values import Pending, Real
 MOST_WEIGHT = 127
 """Largest int8 weight to which a channel's factor is quantized. Larger weights allow finer steps of the addend."""
 MOST_STEPS = 2**23
-"""Largest magnitude of an addend, in units of the scale of the integer sum: float32 still represents such a sum
-exactly.
+"""Largest magnitude of an addend, in units of the scale of the integer sum. float32 represents sums up to this
+magnitude exactly.
 """
 
 
@@ -38,8 +38,8 @@ ConstantInput = Callable[[OnnxNode, int, str], np.ndarray | None]
 def channel_values(
     context: NodeErrors, node: OnnxNode, array: ConstantInput, channels: int, names: Sequence[str]
 ) -> list[NDArray[np.float64]]:
-    """The inputs of a normalization from the second one on, called `names`: a number for each of its `channels`, read
-    by `array`. Raises InvalidNodeError for other shapes.
+    """Reads the inputs of a normalization after the data, which are called `names`; each has one number for each of
+    `channels`. The function `array` reads a constant input. Raises InvalidNodeError for other shapes.
     """
     parts: list[NDArray[np.float64]] = []
     for index, what in enumerate(names, start=1):
@@ -53,8 +53,9 @@ def channel_values(
 def batch_norm_factors(
     context: NodeErrors, node: OnnxNode, array: ConstantInput, channels: int
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """The factor and the addend of each channel, two float64 arrays (channels,). `array` reads constant inputs. Raises
-    InvalidNodeError in training mode and for parameters of other shapes."""
+    """The factor and the addend of each channel, two float64 arrays (channels,). The function `array` reads a constant
+    input. Raises InvalidNodeError in training mode, and if a parameter has another shape.
+    """
     if node.integer("training_mode", 0) or len([name for name in node.outputs if name]) > 1:
         context.refuse(node, "is in training mode", "export the model for inference")
     names = ("scale", "bias", "mean", "variance")
@@ -100,8 +101,8 @@ def scaled(context: ImportContext, node: OnnxNode, _: BatchNormalization, edges:
     if data.shape not in (tensor.shape, tensor.nchw):
         context.fail(
             node,
-            f"its input of shape {data.shape}, reshaped from a tensor of shape {tensor.shape}, is not supported",
-            "give the input of the model this shape",
+            f"its input is a tensor of shape {tensor.shape}, reshaped to {data.shape}, which is not supported",
+            "remove the reshape: give the model an input of the shape after it",
         )
     if not (np.isfinite(factor).all() and np.isfinite(addend).all()):
         context.fail(

@@ -1,6 +1,6 @@
 """Add, Sub, Mul and Div of a quantized tensor and a float constant of several numbers, in integer graphs. The constant
-becomes a factor and an addend for each channel, or a quantized tensor whose scale and zero point span the constant's
-numbers.
+becomes a factor and an addend for each channel, or a quantized tensor whose stored values span the range of the
+constant's numbers.
 
 PRelu with one slope for each channel is the sum of two tensors: the positive part of the data, and the negative part
 times the slopes. Both tensors have the scale and zero point of the result, so that their sum is not rounded again.
@@ -25,9 +25,9 @@ from .quantized_constants import spanned
 
 
 def import_channel_constants(context: ImportContext, node: OnnxNode) -> bool:
-    """Imports Add, Sub, Mul and Div of a quantized tensor and a constant of several numbers. If the constant has one
-    number for each channel, the node becomes a depthwise convolution. For other float constants, Add and Mul become a
-    node on two quantized tensors. Returns False for any other node.
+    """Imports Add, Sub, Mul and Div of a quantized tensor and a float constant of several numbers. A constant with one
+    number for each channel gives a depthwise convolution. With any other constant, Add and Mul become a node on two
+    quantized tensors. Returns False for all other nodes.
     """
     values = [context.value(node, index) for index in (0, 1)]
     kinds = Constant if node.op_type in ("Add", "Mul") else Constant | QuantizedConstant
@@ -77,8 +77,9 @@ def for_each_channel(
 def _of_channels(
     context: ImportContext, data: Real, *parts: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray] | None:
-    """Reduces each of `parts` (a factor, an addend), which broadcasts to the data, to one number for each channel of
-    the tensor that stores the data. None if a part differs within a channel, is not finite or does not broadcast.
+    """Reduces each of `parts` (a factor, an addend) to one number for each channel of the tensor that stores `data`.
+    The parts broadcast to the data. Returns None if a part differs within a channel, is not finite or does not
+    broadcast.
     """
     _, channels, height, width = context.tensors[data.tensor].nchw
     channel = elements_of(context, data).reshape(-1) // (height * width) % channels

@@ -1,5 +1,5 @@
 """Imports Sub of two tensors into an integer graph, as the sum of the first tensor and the negated second tensor.
-ReduceMin uses the negation of tensors, too.
+ReduceMin also negates tensors by functions of this file.
 
 The negative of a quantized tensor has the same scale. A stored value v becomes -1 - v (look-up table `NEGATED`), and a
 zero point z becomes -1 - z. Nothing is rounded.
@@ -66,8 +66,9 @@ def magnitudes(context: ImportContext, node: OnnxNode, data: Real) -> Real:
 def looked_up(
     context: ImportContext, node: OnnxNode, data: Real, table: np.ndarray, grid: Quantization, name: str
 ) -> Real:
-    """The entries of `table`, int8 (256,), for the stored values of `data`: a new tensor with the quantization `grid`,
-    read through the same view as `data`. The tensor is called `name`, and is made once for each name.
+    """Looks up the stored values of `data` in `table`, int8 (256,). The result is a new tensor with the quantization
+    `grid`, read through the same view as `data`. The tensor is called `name`; a later call with the same name returns
+    the same tensor.
     """
     if not context.abilities.tables:
         context.fail(node, *needs("table"))

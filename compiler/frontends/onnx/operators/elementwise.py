@@ -54,8 +54,8 @@ def import_pairwise(context: ImportContext, node: OnnxNode) -> None:
 
 
 def _is_pair(operands: list[Value | None], kind: type[Known], *, viewed: bool) -> bool:
-    """Whether one operand is a one-element constant of class `kind`, and the other is a quantized tensor (with
-    `viewed`: a tensor that is read through a view). `operands`: the values of both.
+    """Whether one operand is a constant of class `kind` with one element, and the other is a quantized tensor. With
+    `viewed`, the tensor must be read through a view. `operands`: the two values.
     """
     for number, tensor in (operands, operands[::-1]):
         if isinstance(number, kind) and prod(number.shape) == 1 and isinstance(tensor, Real):
@@ -71,9 +71,10 @@ def _looked_up(context: ImportContext, node: OnnxNode) -> bool:
 
 
 def with_bias(pending: Pending, node: OnnxNode, constant: Constant | QuantizedConstant) -> Pending | None:
-    """`pending`, a product that the next QuantizeLinear rounds, with the addend `constant` as its bias. None if
-    `pending` is no product, or has a bias or a clamp already, or if the addend is neither one value nor one for each
-    channel."""
+    """Adds `constant` to `pending`, a product that the next QuantizeLinear rounds, as the bias of the product. Returns
+    None if `pending` is no product or already has a bias or a clamp, or if the constant has neither one value nor one
+    for each channel.
+    """
     product = pending.operation
     if (
         not isinstance(product, Product)
@@ -104,7 +105,7 @@ def with_bias(pending: Pending, node: OnnxNode, constant: Constant | QuantizedCo
 
 
 def pairwise(context: ImportContext, node: OnnxNode, kind: str, a: Real, b: Real) -> Pending:
-    """The sum (`kind` "add") or product ("multiply") of `a` and `b`, which have equal shapes or broadcast. It is
+    """The sum (`kind` "add") or product ("multiply") of `a` and `b`, whose shapes are equal or broadcast. The result is
     pending: the QuantizeLinear that reads it determines its rounding.
     """
     a, b = _in_one_layout(context, node, a, b)
@@ -126,7 +127,9 @@ def one_for_each_channel(first: Tensor, second: Tensor) -> bool:
 
 
 def _in_one_layout(context: ImportContext, node: OnnxNode, a: Real, b: Real) -> tuple[Real, Real]:
-    """The operands in one memory layout, perhaps exchanged; if their layouts differ, one is copied to a new tensor."""
+    """The two operands in one memory layout, perhaps in exchanged order. If the layouts differ, one operand is copied
+    to a new tensor.
+    """
     first, second = context.tensors[a.tensor], context.tensors[b.tensor]
     if first.nchw != second.nchw and one_for_each_channel(first, second) and over_channels(context, a, b):
         return a, b
@@ -153,8 +156,8 @@ def _broadcast_together(context: ImportContext, node: OnnxNode, a: Real, b: Real
 
 
 def over_channels(context: ImportContext, a: Real, b: Real) -> bool:
-    """Whether the smaller of two operands has one element for each channel of the tensor that stores the larger
-    operand, in the order of the channels, so that broadcasting combines all pixels of a channel with the same element.
+    """Whether the smaller operand has one element for each channel of the tensor that stores the larger operand, in the
+    order of the channels. Broadcasting then combines all pixels of a channel with the same element.
     """
     whole, few = (a, b) if context.tensors[a.tensor].size >= context.tensors[b.tensor].size else (b, a)
     _, channels, height, width = context.tensors[whole.tensor].nchw
@@ -167,8 +170,8 @@ def over_channels(context: ImportContext, a: Real, b: Real) -> bool:
 
 
 def stored_operand(context: ImportContext, node: OnnxNode, index: int, operands: list) -> Real:
-    """Entry `index` of the two `operands`; a constant is broadcast to the other operand's shape and stored as a tensor.
-    If the other operand is a view of a part of a tensor, its entry in `operands` is replaced by a copy of its elements.
+    """Entry `index` of the two `operands` as a stored tensor; a constant is first broadcast to the other operand's
+    shape. If the other operand is a view of a part of a tensor, a copy of its elements replaces it in `operands`.
     """
     value, other = operands[index], operands[1 - index]
     if isinstance(value, Real):
@@ -247,9 +250,9 @@ def round_pairwise(context: ImportContext, to: Rounding, *, kind: str, operands:
     """Adds the integer sum (`kind` "add") or product (any other) of `operands`, requantized by `to`; returns the
     result's name.
 
-    The scale of an operand may be so small, in comparison with the result's scale, that the operand never changes the
-    sum. (An example are scores to which a quantized mask of -3.4e38 is added.) The scale is then raised to the least
-    scale that the arithmetic allows; the sums stay the same.
+    An operand's scale may be so small in comparison with the result's scale that the operand never changes the sum.
+    (For example, scores do not change a sum whose mask has the value -3.4e38.) The operand's scale is then raised to
+    the least scale that the arithmetic allows; the sums stay the same.
     """
     a, b = (operand.quantization for operand in operands)
     unsigned = to.grid.dtype == "uint8"

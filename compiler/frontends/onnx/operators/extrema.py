@@ -1,4 +1,4 @@
-"""Max and Min of several tensors in integer graphs. They are computed by additions of two tensors, and are exact: only
+"""Max and Min of several tensors in integer graphs, computed by additions of two tensors. The additions are exact; only
 the operands are rounded.
 
 Each operand is first rescaled to the scale and zero point of the result. This rounding keeps the order of numbers, so
@@ -31,8 +31,8 @@ from .quantized_constants import rounded
 
 
 def import_extremum(context: ImportContext, node: OnnxNode) -> bool:
-    """Imports a Max or Min of tensors and constants, one operand of which has the shape of the result. Returns False if
-    no operand depends on the model's input.
+    """Imports a Max or Min of tensors and constants. One operand must have the shape of the result. Returns False if no
+    operand depends on the model's input.
     """
     values = [context.value(node, index) for index in range(len(node.inputs))]
     known = [value for value in values if isinstance(value, Known)]
@@ -65,8 +65,8 @@ def import_extremum(context: ImportContext, node: OnnxNode) -> bool:
 
 
 def _like(context: ImportContext, node: OnnxNode, other: Real, whole: Real) -> Real:
-    """Broadcasts the operand `other` to the shape of `whole`, in the memory layout of `whole`. Returns `other`
-    unchanged if it has one value for each channel and the target can broadcast such an operand itself.
+    """Broadcasts the operand `other` to the shape and memory layout of the operand `whole`. Returns `other` unchanged
+    if it has one value for each channel and the target itself can broadcast such an operand.
     """
     first, second = context.tensors[whole.tensor], context.tensors[other.tensor]
     small = first.nchw != second.nchw and one_for_each_channel(first, second)

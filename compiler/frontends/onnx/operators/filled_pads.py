@@ -24,8 +24,8 @@ def filled(
     context: ImportContext, node: OnnxNode, data: Real, positions: Sequence[np.ndarray], fill: float
 ) -> Pending:
     """Pads `data` with the value `fill`, along channels alone or along any other axes. Returns a pending result, which
-    the next QuantizeLinear rounds. `positions`: for each axis, the index in `data` of each index of the result; -1
-    stands for a pad.
+    the next QuantizeLinear rounds. `positions`: for each axis, the source index in `data` for each index of the result,
+    or -1 for a pad.
     """
     shape = tuple(map(len, positions))
     if len(data.shape) not in (3, 4):

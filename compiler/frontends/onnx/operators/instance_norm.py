@@ -26,20 +26,20 @@ from .products import round_product
 from .rows import shared_rows
 
 FINENESS = 0.9
-"""Decides the quantization step of the normalized values: this step times the largest factor of a channel is at most
-this fraction of the result's quantization step.
+"""Decides the quantization step of the normalized values. This step, multiplied by the largest factor of a channel, is
+at most this fraction of the result's quantization step.
 """
 MOST_PIECES = 8
-"""Largest number of 8-bit tensors (pieces) that add up to the normalized values. If a finer step would need more, the
-step is made coarser.
+"""Largest number of 8-bit tensors (pieces) whose sum is the normalized values. If the step is so fine that more pieces
+would be needed, a coarser step is used.
 """
 
 
 def import_instance_normalization(context: ImportContext, node: OnnxNode) -> None:
     """Imports InstanceNormalization of (N, C, ...) for a target with the ability `rows`: each plane is a row.
 
-    If all channels have the same factor and addend, the normalization of rows applies them. Else a convolution applies
-    them to the normalized values.
+    If factor and addend are equal for all channels, the normalization of rows includes them. Otherwise a convolution
+    applies them to the normalized values.
     """
     data = real_operand(context, node, 0, viewed=True)
     check_spatial(context, node, data.shape)
@@ -76,7 +76,7 @@ def _round(
     factor: np.ndarray,
     addend: np.ndarray,
 ) -> str:
-    """Adds the nodes that normalize planes and then apply the factor and addend of each channel by a convolution.
+    """Adds the nodes that normalize planes, and a convolution that applies the factor and addend of each channel.
     Returns the name of the result's tensor.
 
     One 8-bit tensor is too coarse for the normalized values: its step, multiplied by the largest factor, would exceed

@@ -38,7 +38,7 @@ from ..values import FloatInput, Integer, Pending, Real, Value
 from .quantized_constants import stored_constant
 
 SHUFFLE = (0, 2, 1, 3, 4)
-"""The permutation of (N, groups, channels, H, W) that moves channels only."""
+"""The permutation of (N, groups, channels, H, W) that moves only whole channels."""
 
 Movable = Real | Integer | Pending
 
@@ -68,9 +68,9 @@ def permuted(context: ImportContext, node: OnnxNode, operator: Permute, edges: E
 
 
 def _host_order(value: FloatInput, axes: Sequence[int]) -> tuple[int, ...] | None:
-    """The order of axes in which the host can pass a model input, so that the model's Transpose of `value` by `axes`
-    needs no node. Returns None if there is no such order, because the model has reshaped the input before. (Added and
-    removed axes of size 1 do not count as a reshape.)
+    """The order of axes in which the host can pass the model input `value`, so that the model's Transpose by `axes`
+    needs no node. Returns None if the model reshapes the input before the Transpose. (Added and removed axes of size 1
+    do not count as a reshape.)
     """
     before = value.permutation or tuple(range(len(value.declared)))
     if value.shape == _permuted(value.declared, before):
@@ -126,8 +126,8 @@ def _positions(runs: Runs) -> np.ndarray:
 
 
 def _unmoved_axes(positions: Sequence[np.ndarray], shape: tuple[int, ...]) -> list[bool]:
-    """For each axis, whether no element moves along it: its `positions` (source index of each output index) are 0, 1, 2
-    ... up to the axis's size.
+    """For each axis, whether no element moves along it. This is so if its `positions` (source index of each output
+    index) are 0, 1, 2 ... up to the last index of the axis.
     """
     return [np.array_equal(places, np.arange(size)) for places, size in zip(positions, shape, strict=True)]
 
@@ -202,8 +202,7 @@ def _of_channels(
     shape: tuple[int, ...],
     output: str,
 ) -> Pending:
-    """Selects the channels `sources` of the tensor `data`. Returns a pending result, which the next QuantizeLinear
-    rounds.
+    """Selects channels of the tensor `data`. Returns a pending result, which the next QuantizeLinear rounds.
 
     Entry c of `sources` is (0, channel of `data`) for channel c of the result. `natural`: (N, C, H, W) of the new
     tensor; `shape`: shape of the node's output in the model, to which the new tensor is reshaped.
@@ -233,8 +232,9 @@ def concatenated(
 def _joined(
     context: ImportContext, node: OnnxNode, parts: tuple[Real, ...], axis: int, shape: tuple[int, ...]
 ) -> Pending:
-    """Imports a Concat of different tensors `parts` along `axis`, to a result of `shape`, as a move of whole channels
-    or of whole positions (pixels). Returns a pending result, which the next QuantizeLinear rounds.
+    """Imports a Concat of the tensors `parts`, which are stored separately, along `axis`; the result has `shape`. The
+    Concat becomes a move of whole channels or of whole positions (pixels). Returns a pending result, which the next
+    QuantizeLinear rounds.
     """
     channels = channel_axes(context, parts, len(shape))
     order = [0, *channels, *[i for i in range(1, len(shape)) if i not in channels]]
@@ -271,9 +271,9 @@ def channel_axes(context: ImportContext, parts: tuple[Real, ...], rank: int) -> 
     """The axes of the values `parts` along which neighbouring elements are in different channels of the stored tensors.
     `rank`: number of axes of each value.
 
-    The result is only the last axis in three cases: no axis reads different channels, the batch axis reads different
-    channels, or a found axis reads different pixels, too. For vectors (rank 1) there are no such axes, since each
-    element is an image.
+    In three cases only the last axis is returned: no axis reads different channels, the batch axis reads different
+    channels, or one of the found axes also reads different pixels. For vectors (rank 1) there are no such axes, since
+    each element is an image.
     """
     if rank == 1:
         return []
@@ -299,7 +299,7 @@ def channel_axes(context: ImportContext, parts: tuple[Real, ...], rank: int) -> 
 def _channels_of(
     context: ImportContext, node: OnnxNode, part: Real, order: list[int], cut: int
 ) -> tuple[Real, np.ndarray]:
-    """Returns (tensor, indices of the tensor's channels that hold the value `part`).
+    """Returns a tensor that stores the value `part`, and the indices of the tensor's channels that hold it.
 
     In this tensor the axes `order[:cut]` of `part` are the image and the channels, and the axes `order[cut:]` are the
     positions (pixels). The tensor that already stores `part` is returned if `part` consists of whole channels there.
@@ -368,8 +368,8 @@ def joined(parts: tuple[Real, ...], sources: tuple[Pair, ...]) -> Opaque:
 
 def moved_to(parts: tuple[Real, ...], index: np.ndarray) -> Opaque:
     """Makes the pending operation (rounded by the next QuantizeLinear) that moves positions (pixels) of the tensors
-    `parts`. `index`: for each output position its input position, or -1 for zero (`int8_operators.Positions`). The
-    parts are first rescaled to the quantization of the result, since they have fewer elements than the result.
+    `parts`. `index`: for each output position the input position, or -1 for zero (`int8_operators.Positions`). The
+    parts, not the result, are rescaled to the result's quantization, since they have fewer elements than the result.
     """
 
     def added(context: ImportContext, to: Rounding) -> str:

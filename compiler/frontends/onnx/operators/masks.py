@@ -1,7 +1,7 @@
-"""Imports the masking of scores before a softmax: the Add or Where of a float mask. Quantizers leave the nodes between
-the scores and the softmax float.
+"""Imports the masking of scores before a softmax: the Add or Where of a float mask. Quantizers do not quantize the
+nodes between the scores and the softmax.
 
-A mask adds about the lowest float32 number, so no single 8-bit scale can represent both masked scores and other scores.
+A mask adds about the lowest float32 number, so no 8-bit quantization can represent masked and other scores together.
 This file chooses the scale and zero point of the sums of scores and mask. A softmax looks up exponentials by the
 difference from the greatest element of a row; a masked score must have a negligible exponential.
 
@@ -10,9 +10,9 @@ difference from the greatest element of a row; a masked score must have a neglig
   0 for the extra element and for the least value.
 - Otherwise the scale is made so large that a masked score is negligible even in comparison with the lowest score.
 
-Exported attention also has guards against NaN after its softmax, for rows that a mask hides entirely: IsNaN, IsInf, and
-a Where that replaces NaN. Quantized tensors never hold NaN, so the guards are removed. No output uses these rows; they
-hold zeros in the first case above, else the softmax of equal scores.
+A mask may hide a whole row, whose softmax is NaN. Exported attention therefore has guards after its softmax: IsNaN,
+IsInf, and a Where that replaces NaN. Quantized tensors never hold NaN, so the guards are removed. No output uses the
+hidden rows; they hold zeros in the first case above, else the softmax of equal scores.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ from .elementwise import pairwise, stored_operand
 from .rows import data_of, shared_rows, step_of
 
 HIDDEN = 1e4
-"""Least amount that a mask must subtract from a score to count as hiding it."""
+"""A mask hides a score if it subtracts at least this number from the score."""
 INVISIBLE = 512.0
 """A softmax term below 1 / `INVISIBLE` of the sum of the other terms rounds to 0 in 8 bits."""
 NEAR = 10.0
-"""If the scores span more than this range (greatest minus least), the smallest exponential in the softmax's look-up
-table has fewer than ten bits.
+"""Largest range of scores (greatest minus least) for which all exponentials in the softmax's look-up table have at
+least ten bits.
 """
 STEPS = 255
 GREATEST = 255
@@ -144,8 +144,8 @@ def import_masked_softmax(context: ImportContext, node: OnnxNode) -> bool:
 def _masked_scores(
     context: ImportContext, node: OnnxNode, value: Pending, masked: Masked, scale: np.float32, top: int
 ) -> Real:
-    """Adds the node that sums the attention scores and the mask of `masked`, the operation of `value`, which the
-    softmax `node` reads. Returns the sum as a uint8 tensor.
+    """Adds the node that computes the sum of attention scores and a mask, for the softmax `node`. `value` is the sum as
+    a pending result, and `masked` its operation. Returns the sum as a uint8 tensor.
 
     The greatest possible score is subtracted, so that the largest value is 0. `scale`: scale of the sum; `top`: the
     stored value that represents 0.
@@ -177,9 +177,8 @@ def _masked_scores(
 
 
 def _masked_table(scale: float) -> np.ndarray:
-    """Makes the softmax table, int64 (256,). It is indexed by (stored value - 255) modulo 256, since 255 is the
-    greatest stored value. An entry is the exponential of `scale` times the difference from the greatest score, which is
-    stored as 254.
+    """Makes the softmax table, int64 (256,), indexed by (stored value - 255) modulo 256. The greatest score is stored
+    as 254. An entry is the exponential of `scale` times the difference between the stored value and 254.
 
     Two entries are 0: the entry for 255 (the element that `_with_greatest` adds to each row), and the entry for the
     least stored value (masked scores).
@@ -207,8 +206,8 @@ def _with_greatest(context: ImportContext, node: OnnxNode, scores: Real) -> Real
 
 def import_guard(context: ImportContext, node: OnnxNode) -> bool:
     """Removes guards against NaN. IsInf of a quantized tensor, and IsNaN of a quantized or pending value (rounded by
-    the next QuantizeLinear), become the constant False. A Where whose condition is constant and everywhere equal
-    becomes the operand that the condition selects, if this operand is a quantized or pending value of the result's
+    the next QuantizeLinear), become the constant False. A Where whose condition is a constant with equal elements is
+    replaced by the operand that the condition selects, if this operand is a quantized or pending value of the result's
     shape. Returns False for any other node.
     """
     if node.op_type in ("IsNaN", "IsInf"):

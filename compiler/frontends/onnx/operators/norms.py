@@ -1,9 +1,10 @@
 """Normalizations that exporters write node by node: the mean of a row's squares, the inverse of the mean's square root,
 and the product of the inverse and the row.
 
-A number for each row (its mean, or the mean of its squares) is never a tensor here. It is a `RowStatistic` of the row's
-tensor until an operator combines the statistic with this tensor; then the two become one normalization. Roundings of a
-statistic to 8 bits by the model's quantizers are left out.
+A statistic (mean, mean of squares, variance or length of each row) never becomes a tensor here. It is kept as a
+`RowStatistic` until an operator combines it with the tensor of the rows. The result is a normalization or, if the
+operator subtracts the mean, rows that are one step of a normalization. Nodes of the model that round a statistic to 8
+bits are left out.
 """
 
 from __future__ import annotations
@@ -79,8 +80,8 @@ def _reduced(context: ImportContext, node: OnnxNode, value: Value | None) -> Row
 
 
 SMALL = 1e-3
-"""A division by the length of a row may be guarded against zero by a Clip, Max or Add with a constant. A constant up to
-this number counts as such a guard.
+"""A row is divided by its length. Before, a Clip, Max or Add with a small constant may guard the length against zero.
+This is the largest constant that counts as such a guard.
 """
 BETWEEN = frozenset(
     ("Clip", "Max", "Expand", "Add", "Cast", "Identity", "QuantizeLinear", "DequantizeLinear")
@@ -174,8 +175,8 @@ def _of_statistic(context: ImportContext, node: OnnxNode, values: list[Value | N
 
 
 def _of_pending(node: OnnxNode, values: list[Value | None]) -> Value | None:
-    """The value of a node whose input is one step of a normalization: the square of centred rows (rows minus their
-    mean), or a normalization multiplied by one more gain or added to one more offset. None for other nodes.
+    """The value of a node that continues a normalization. It is the square of centred rows (rows minus their mean), or
+    a normalization with one more gain or one more offset. Returns None for any other node.
     """
     first = values[0]
     if isinstance(first, Pending) and isinstance(centred := first.operation, Centred):

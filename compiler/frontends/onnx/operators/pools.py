@@ -39,9 +39,9 @@ UNCOUNTED = (0, 0, 0, 0)
 
 
 def pool_windows(context: GraphContext, node: OnnxNode, sizes: Sequence[int]) -> tuple[Windows, PerDimension]:
-    """Reads the windows and pads of a pool over dimensions of `sizes`. Returns (windows, pads that the node declares).
-    If the node has `ceil_mode`, the windows have larger pads than declared, which give the same outputs without
-    `ceil_mode`.
+    """Reads the windows and pads of a pool; `sizes`: spatial sizes of its input. Returns (windows, pads that the node
+    declares). For a node with `ceil_mode`, the windows have larger pads than the node declares, which give the same
+    outputs without `ceil_mode`.
     """
     windows = read_windows(context, node, sizes, node.integers("kernel_shape", ()))
     pads = windows.pads
@@ -133,8 +133,8 @@ def _check_pool(context: ImportContext, node: OnnxNode, data: Real, window: Wind
 def import_reduce_mean(context: ImportContext, node: OnnxNode) -> None:
     """Imports a ReduceMean between DequantizeLinear and QuantizeLinear as an average pool.
 
-    Axes are an attribute or an input. Dimensions of size 1 may be reduced as well, and planes may be reshaped to
-    vectors.
+    The axes are an attribute or an input. They may include dimensions of size 1. Planes may be reshaped to vectors
+    before.
     """
     data = real_operand(context, node, 0, viewed=True)
     rank = len(data.shape)
@@ -199,9 +199,8 @@ def _image_average(
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Lines:
-    """A reduction over any axes, in the form of a pool of the tensor `data`. Each `window` has the elements that are
-    reduced to one element of the result. `data` is an image, or a new tensor (N, C, L, R) in which a window is a row of
-    R elements.
+    """A reduction over any axes, in the form of a pool of the tensor `data`. Each element of the result comes from the
+    elements of one `window`. `data` is an image, or a new tensor (N, C, L, R) in which a window is a row of R elements.
 
     `natural`: the pool's output shape (N, C, H, W). `view`: for each element of the reduction's result, its row-major
     index in the pool's output; the array has the shape of the axes that are not reduced.
@@ -283,8 +282,8 @@ def round_average(
 
 
 def round_maximum(context: ImportContext, maximum: Maximum, to: Rounding) -> str:
-    """Adds an integer max-pool with its input's quantization, and a rescaling if the result has another quantization;
-    returns the name of the result's tensor.
+    """Adds an integer max-pool, which keeps the quantization of its input. Adds a rescaling if the result has another
+    quantization. Returns the name of the result's tensor.
     """
     source = maximum.data.quantization
     same = same_integers(source, to.grid)

@@ -56,9 +56,7 @@ def weight_operand(
         able = context.abilities
         if node.op_type == "MatMul" and not (able.products or able.processor):
             context.fail(node, *TWO_ACTIVATIONS)
-        context.fail(
-            node, "its weights are not constant", "only products with constant weights are supported"
-        )
+        context.fail(node, "its weights are not constant", "make the weights an initializer")
     if value.integers.dtype.name not in ("int8", "uint8"):
         context.fail(
             node,
@@ -122,9 +120,9 @@ def fitted_sums(
     scale: NDArray[np.float32],
     stage: Post,
 ) -> tuple[NDArray[np.int8], NDArray[np.int32], NDArray[np.float32]]:
-    """Prepares the constants of an integer product. Returns (int8 weights, int32 biases, scales). The returned biases
-    are `bias` (O,) minus `zero_point` (of the input) x the sum of each filter's weights. Weights and scales are
-    `weight` (O, ...) and `scale` (O,). If sums may leave 32 bits before `stage` requantizes them,
+    """Prepares the constants of an integer product: `weight` (O, ...), `bias` (O,), `scale` (O,) and the input's
+    `zero_point`. Returns (int8 weights, int32 biases, scales). From each returned bias, `zero_point` times the sum of
+    the filter's weights is subtracted. If sums may leave 32 bits before `stage` requantizes them,
     `accumulators.sums_in_range` changes these constants, or raises AccumulatorError."""
     rows = weight.reshape(len(weight), -1)
     # In int32, which holds the sums of rows this short, summing is twice as fast as in int64.

@@ -1,5 +1,5 @@
-"""QuantizeLinear and DequantizeLinear: their grids (scale and zero point) and result types for integer and float
-graphs, and their import into integer graphs.
+"""QuantizeLinear and DequantizeLinear. This file reads their scale and zero point (grid) and their result type for
+integer and float graphs, and imports both operators into integer graphs.
 """
 
 from __future__ import annotations
@@ -122,8 +122,8 @@ def quantized_constant(
 def _mirrored(
     context: ImportContext, node: OnnxNode, integers: np.ndarray, zero_point: np.ndarray, where: np.ndarray
 ) -> np.ndarray:
-    """`integers`, mirrored at `zero_point` (2 * zero point - integer) where `where` is true; raises NodeError if a
-    result does not fit their type.
+    """Mirrors elements of `integers` at `zero_point`: an element becomes 2 * zero point - element where `where` is
+    true. Raises NodeError if a mirrored element does not fit the integers' type.
     """
     if not where.any():
         return integers
@@ -132,16 +132,16 @@ def _mirrored(
     if mirrored.min(initial=0) < limits.min or mirrored.max(initial=0) > limits.max:
         context.fail(
             node,
-            f"has a negative scale, but {integers.dtype} cannot hold its constants after they are mirrored at the "
-            f"zero point (the smallest is {integers.min()})",
+            f"has a negative scale; with a positive one its constants (the smallest is {integers.min()}) would not "
+            f"fit {integers.dtype}",
             "quantize weights with positive scales",
         )
     return mirrored.astype(integers.dtype)
 
 
 def rounded_type(context: GraphContext, node: OnnxNode, zero_point: np.dtype | None) -> np.dtype:
-    """The element type of a QuantizeLinear's result: the type of the zero point (`zero_point`) if there is one, else
-    the attribute `output_dtype`, by default uint8. Raises InvalidNodeError if both differ."""
+    """The element type of a QuantizeLinear's result: the type of the zero point (`zero_point`) or, without one, the
+    attribute `output_dtype`, by default uint8. Raises InvalidNodeError if the two differ."""
     number = node.integer("output_dtype", TensorProto.UNDEFINED)
     if number == TensorProto.UNDEFINED:
         return np.dtype(np.uint8) if zero_point is None else zero_point

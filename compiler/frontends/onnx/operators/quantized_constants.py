@@ -28,11 +28,11 @@ def quantize_constant(context: ImportContext, node: OnnxNode, value: Constant | 
     real = value.real()
     scale = context.array(node, 1, "scale")
     zero_point = context.array(node, 2, "zero point")
-    if scale is None or real.dtype.kind != "f":
+    if scale is None:
+        context.fail(node, "its scale is missing", "give the scale as an initializer")
+    if real.dtype.kind != "f":
         context.fail(
-            node,
-            f"its constant input must be float, not {real.dtype}, and its scale be given",
-            "give float constants and a scale",
+            node, f"its constant input must be float, not {real.dtype}", "convert the constant to float32"
         )
     dtype = rounded_type(context, node, None if zero_point is None else zero_point.dtype)
     if dtype.name not in ("int8", "uint8", "int32", *NARROW):

@@ -37,12 +37,12 @@ def import_transpose(context: GraphContext, node: OnnxNode) -> None:
 def import_depth_to_space(context: GraphContext, node: OnnxNode) -> None:
     """Imports DepthToSpace and SpaceToDepth of (N, C, H, W) in both modes: a transposition of split dimensions."""
     data, size, mode = context.tensor(node, 0), node.integer("blocksize", 0), node.text("mode", "DCR")
-    if len(data.shape) != 4 or size < 1:
+    if len(data.shape) != 4:
         context.fail(
-            node,
-            f"its blocksize ({size}) must be at least 1, and its input of shape {data.shape} have four dimensions",
-            "give a tensor (N, C, H, W) and a blocksize of 1 or more",
+            node, f"its input of shape {data.shape} must have four dimensions", "give a tensor (N, C, H, W)"
         )
+    if size < 1:
+        context.fail(node, f"its blocksize is {size}", "give a blocksize of 1 or more")
     check_text(context, node)
     batch, channels, height, width = data.shape
     first = mode == "DCR"
@@ -204,10 +204,12 @@ def import_pad(context: GraphContext, node: OnnxNode) -> None:
     rank, mode = len(data.shape), node.text("mode", "constant")
     given, axes = context.array(node, 1, "pads"), context.array(node, 3, "axes")
     of = np.arange(rank) if axes is None else axes.reshape(-1) % rank
-    if given is None or given.size != 2 * len(of) or mode not in PAD_MODES:
+    if mode not in PAD_MODES:
+        context.fail(node, f"its mode {mode} is unknown", f"use one of {', '.join(PAD_MODES)}")
+    if given is None or given.size != 2 * len(of):
         context.fail(
             node,
-            f"its mode {mode} is unknown, or its pads {given} do not match its {len(of)} axes",
+            f"its pads {given} do not match its {len(of)} axes",
             "give a begin and an end for each axis",
         )
     pads = np.zeros((rank, 2), np.int64)

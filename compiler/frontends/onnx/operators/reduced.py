@@ -1,6 +1,6 @@
 """Imports ReduceMax, ReduceMin, ReduceSum, ReduceL1, ReduceL2 and ReduceSumSquare into integer graphs. The first four
-become pools over the reduced axes. The last two become matrix products of rows: a row times itself is its sum of
-squares, and a row times its direction (the row divided by its length) is its length.
+become pools over the reduced axes. The last two become scalar products of rows. A row times itself is the row's sum of
+squares. A row times its direction (the row divided by its length) is the row's length.
 """
 
 from __future__ import annotations
@@ -60,8 +60,8 @@ def _operation(context: ImportContext, node: OnnxNode, lines: Lines) -> Operatio
 
 
 def _round_minimum(context: ImportContext, to: Rounding, *, node: OnnxNode, lines: Lines) -> str:
-    """Computes a ReduceMin as -max(-x): adds nodes that negate the data, take the maximum, and negate and round it by a
-    look-up table. Returns the name of the output tensor. `lines`: the reduction as a pool.
+    """Computes a ReduceMin as -max(-x). Adds nodes that negate the data and take the maximum, and a look-up table that
+    negates and rounds the maximum. Returns the name of the output tensor. `lines`: the reduction as a pool.
     """
     data = negated(context, node, lines.data)
     most = replace(to.pending, operation=Maximum(data=data, window=lines.window), low=-np.inf, high=np.inf)
@@ -85,7 +85,7 @@ def _products(context: ImportContext, node: OnnxNode, data: Real, axes: set[int]
         other = _directions(context, node, with_view(context, data, elements))
     elif count * LARGEST_SQUARE >= 2**31:
         context.fail(
-            node, f"adds {count} squares, whose sum can leave 32 bits", "reduce fewer elements at once"
+            node, f"adds {count} squares, whose sum may exceed 32 bits", "reduce fewer elements at once"
         )
     else:
         other = with_view(context, data, elements)

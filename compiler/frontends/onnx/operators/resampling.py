@@ -23,14 +23,15 @@ from ..values import Integer, Pending, Real
 from .integer_moves import moved_to
 
 MOST_WEIGHT = 127
-"""Interpolation multiplies two neighbouring pixels by int8 weights. This is the largest allowed sum of the two weights.
+"""Linear interpolation multiplies two neighbouring pixels by int8 weights. The sum of both weights is at most this
+number.
 """
 
 
 def resized(context: ImportContext, node: OnnxNode, operator: Resize, edges: Edges) -> Pending | Integer:
-    """The result, of shape `edges.shape`, of a Resize. Mode "nearest" selects elements of a dequantized tensor, or of
-    an integer tensor (some quantizers write the Resize before the DequantizeLinear); mode "linear" interpolates a
-    dequantized tensor.
+    """The result, of shape `edges.shape`, of a Resize. Mode "linear" interpolates a dequantized tensor. Mode "nearest"
+    selects elements of a dequantized tensor, or of an integer tensor, since some quantizers write the Resize before the
+    DequantizeLinear.
     """
     value = context.values[edges.inputs[0]]
     if not isinstance(value, Integer) or operator.mode != "nearest":
@@ -75,8 +76,9 @@ def integer_weights(fractions: np.ndarray) -> np.ndarray:
     """Converts the weights of a linear interpolation to integers. Each output lies between two neighbours; `fractions`,
     float32 (O,) from 0 to 1, are the weights of the second neighbour. Returns int8 weights (O, 2) of both neighbours.
 
-    The two weights of each output have the same sum: the smallest sum that represents all fractions with errors below
-    1e-4 or, if no sum up to `MOST_WEIGHT` does, the sum with the smallest error.
+    The sum of both weights is the same number for all outputs. It is the smallest number with which integer weights
+    represent all fractions with errors below 1e-4. If no number up to `MOST_WEIGHT` does, it is the number with the
+    smallest error.
     """
     sums = np.arange(1, MOST_WEIGHT + 1)[:, None]
     exact = fractions.astype(np.float64) * sums
@@ -108,8 +110,8 @@ def round_interpolated(
 
 
 def _neighbours(table: AxisTable, size: int) -> Neighbours:
-    """The neighbours of each output of `table` along an axis of `size` input elements. ONNX Runtime reads the last
-    element twice, with half of the weight each time.
+    """The two neighbours of each output of `table`, along an axis of `size` input elements. If the first neighbour is
+    the last element, ONNX Runtime reads this element twice, with half of the weight each time.
     """
     second = np.where(table.first == size - 1, np.float32(0.5), table.weight)
     return Neighbours(first=table.first, weight=np.stack([1 - second, second], axis=1))
@@ -118,9 +120,9 @@ def _neighbours(table: AxisTable, size: int) -> Neighbours:
 def round_resampled(
     context: ImportContext, to: Rounding, *, data: Real, rows: AxisTable, columns: AxisTable
 ) -> str:
-    """Adds nodes of an accelerator: a node that resizes columns, rounded to the input's quantization, and then a node
-    that resizes rows; an axis that does not change needs no node. Returns the name of the result's tensor. `rows`,
-    `columns`: neighbours and weights of each output row and column.
+    """Adds nodes of an accelerator that resize `data`. The first node resizes columns, and rounds to the input's
+    quantization. The second node resizes rows. An axis that does not change needs no node. Returns the name of the
+    result's tensor. `rows`, `columns`: neighbours and weights of each output row and column.
 
     Columns come first because an accelerator stores resized columns one by one, and there are fewer pixels to store
     before the rows are resized.

@@ -19,8 +19,8 @@ CROP, SYMMETRIC = "tf_crop_and_resize", "half_pixel_symmetric"
 COORDINATES: tuple[Coordinates, ...] = get_args(Coordinates)
 ROUNDINGS: tuple[Rounding, ...] = get_args(Rounding)
 ONE_BY_ONE = (CROP, SYMMETRIC)
-"""Values of the attribute `coordinate_transformation_mode` of Resize that only `resize_steps` computes, one axis
-after another.
+"""Values of the attribute `coordinate_transformation_mode` for which there is no kernel template: `resize_steps`
+computes a Resize with these values, one axis after another.
 """
 POLICIES = ("stretch", "not_larger", "not_smaller")
 Order = tuple[int, int, int, int]
@@ -156,7 +156,7 @@ def resized_axes(context: GraphContext, node: OnnxNode, shape: tuple[int, ...]) 
     if min(outputs) < 1 or max(outputs) > MOST_POSITIONS:
         context.fail(
             node,
-            f"its output sizes {outputs} for an input of shape {shape} are too small or too large",
+            f"its output sizes {outputs} for an input of shape {shape} are outside of the supported range",
             f"give sizes from 1 to {MOST_POSITIONS:,}",
         )
     found = [

@@ -29,8 +29,8 @@ the result by less than 2^-14 of the offset.
 def import_rows(context: ImportContext, node: OnnxNode) -> bool:
     """Imports Softmax, LayerNormalization or RMSNormalization. Returns False if the target does not compute the node.
 
-    The node computes along the last axis of a view of its input. For a Softmax along one other axis, the view moves
-    this axis to the end. For an operation along several last axes, the view joins these axes.
+    The operation always works along the last axis of a view of its input. For a Softmax along another axis, the view
+    moves this axis to the end. For an operation along several last axes, the view joins them to one axis.
     """
     abilities = context.abilities
     if abilities.processor and not abilities.rows:
@@ -101,7 +101,7 @@ def shared_rows(
 
 
 def step_of(scores: Real | Pending) -> float | None:
-    """The scale of a softmax's scores: by how much the score grows from one stored value to the next. None if the
+    """The scale of a softmax's scores, which is the growth of the score from one stored value to the next. None if the
     growth is not the same for all stored values.
     """
     match scores:
@@ -122,7 +122,7 @@ def step_of(scores: Real | Pending) -> float | None:
 
 def data_of(scores: Pending) -> Real:
     """The quantized tensor from which the `scores` of a softmax are computed element by element, in the shape of the
-    scores. From one stored value of this tensor to the next, the score must grow by a constant (`step_of`).
+    scores. The score must grow by a constant (`step_of`) from one stored value of this tensor to the next.
     """
     assert isinstance(scores.operation, Identity | Function)
     return replace(scores.operation.data, shape=scores.shape, view=scores.view)
@@ -174,10 +174,11 @@ def round_shared(context: ImportContext, shared: Shared, to: Rounding) -> str:
 
 
 def parameters_of(scale: np.ndarray, offset: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Returns (bias int32, factor float32) such that (share + bias) * factor = share * `scale` + `offset` up to
-    rounding; all (C,). A share is the result of a softmax or normalization before its scale and offset.
+    """Returns (bias int32, factor float32) such that (share + bias) * factor = share * `scale` + `offset`, apart from
+    rounding. All are arrays (C,). A share is the result of a softmax or normalization before its scale and offset are
+    applied.
 
-    `scale`, `offset`: float64. The factor is `scale`, or of larger magnitude where the bias would exceed
+    `scale`, `offset`: float64. The factor is `scale`, or of larger magnitude if the bias would otherwise exceed
     `LARGEST_BIAS`.
     """
     least = np.maximum(np.abs(offset) / LARGEST_BIAS, float(np.finfo(np.float32).tiny))

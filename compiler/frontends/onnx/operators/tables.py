@@ -1,4 +1,6 @@
-"""Functions of one quantized tensor (an operator or a chain of operators) as look-up tables by stored value."""
+"""Functions of one quantized tensor (an operator or a chain of operators) as look-up tables, indexed by the stored
+value.
+"""
 
 from __future__ import annotations
 
@@ -22,11 +24,12 @@ from ..values import Pending, Real
 
 
 def import_function(context: ImportContext, node: OnnxNode) -> bool:
-    """Imports a node that is a function of one quantized tensor and scalar constants; returns False for any other node,
-    and for a function that is NaN for a stored value.
+    """Imports a node that is a function of one quantized tensor and scalar constants. Returns False for any other node,
+    and if the function is NaN for one of the stored values.
 
-    ONNX's reference implementation computes the function, with all attributes. Raises ModelError if it cannot, or if
-    the target has no tables."""
+    ONNX's reference implementation computes the function, with all attributes. Raises ModelError if the implementation
+    cannot compute it, or if the target has no look-up tables.
+    """
     feeds: dict[str, np.ndarray | None] = {}
     data: Real | None = None
     members: tuple[str, ...] = ()

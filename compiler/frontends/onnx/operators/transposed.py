@@ -35,8 +35,8 @@ from .window_attributes import (
 )
 
 PHASE_CHANNELS = 16
-"""The number of filters of each phase is a multiple of this number, so that filters fill whole blocks on any processor.
-A phase: the outputs of a transposed convolution with equal remainders modulo the strides.
+"""The number of filters in each phase is rounded up to a multiple of this number, so that filters fill whole blocks on
+any processor. A phase is a set of outputs of a transposed convolution: those with equal remainders modulo the strides.
 """
 
 
@@ -44,8 +44,8 @@ def transposed_windows(
     context: GraphContext, node: OnnxNode, sizes: Sequence[int], kernel: PerDimension
 ) -> tuple[Windows, PerDimension]:
     """Reads the windows of a ConvTranspose with weights of size `kernel` and an input of spatial `sizes`. Returns
-    (windows, output padding of each dimension). Pads are the node's attribute, or follow from `auto_pad` or
-    `output_shape`.
+    (windows, output padding of each dimension). The pads are an attribute of the node, or are computed from `auto_pad`
+    or `output_shape`.
     """
     rank = len(sizes)
     auto, windows = node.text("auto_pad", "NOTSET"), read_windows(context, node, sizes, kernel, declared=True)
@@ -84,7 +84,7 @@ def import_transposed_convolution(context: GraphContext, node: OnnxNode) -> None
     bias = bias_names(context, node, share * groups)
 
     def ordered(array: np.ndarray) -> np.ndarray:
-        """A ConvTranspose weight in the order of a convolution's weight: (filters, channels of a group, rows,
+        """Reorders a ConvTranspose weight as the weight of a convolution: (filters, channels of a group, rows,
         columns).
         """
         parts = array.reshape(groups, depth // groups, share, *kernel).swapaxes(1, 2)
@@ -102,8 +102,8 @@ def import_transposed_convolution(context: GraphContext, node: OnnxNode) -> None
 
 
 def transposed(context: ImportContext, node: OnnxNode, operator: Convolution, shape: Shape) -> Pending:
-    """The pending result, of this `shape`, of a transposed convolution; the QuantizeLinear that reads it determines its
-    rounding. Groups (on accelerators only) and dilations become zeros among the weights.
+    """Imports the transposed convolution `operator`. Its result has this `shape` and is pending: the QuantizeLinear
+    that reads it determines its rounding. Groups (on accelerators only) and dilations become zeros among the weights.
     """
     window = operator.window
     weight, scale = transposed_weights(context, node, operator.groups, window.dilations)
@@ -122,8 +122,8 @@ def transposed(context: ImportContext, node: OnnxNode, operator: Convolution, sh
 def transposed_weights(
     context: ImportContext, node: OnnxNode, groups: int, dilations: Sequence[int]
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The integer weights of a quantized ConvTranspose as weights (C, O, *kernel) of one group without dilations, and a
-    scale for each of the O filters. Processors have no such convolution of several groups: NodeError is raised there.
+    """The integer weights of a quantized ConvTranspose as weights (C, O, *kernel) with one group and no dilations, and
+    a scale for each of the O filters. If there are several groups and the target is a processor, NodeError is raised.
     """
     weight, scale = weight_operand(context, node, context.value(node, 1), channel_axis=1)
     if groups != 1 and context.abilities.processor:
@@ -151,7 +151,9 @@ def _without_groups(weight: np.ndarray, groups: int) -> np.ndarray:
 
 
 def _without_dilations(weight: np.ndarray, dilations: Sequence[int]) -> np.ndarray:
-    """Copies `weight` (C, O, *kernel) with zeros between the elements of the kernel, which replace its `dilations`."""
+    """Inserts zeros between the elements of the kernel of `weight` (C, O, *kernel), which have the effect of
+    `dilations`. Returns a new array.
+    """
     if set(dilations) == {1}:
         return weight
     extents = [window_extent(k, d) for k, d in zip(weight.shape[2:], dilations, strict=True)]

@@ -1,9 +1,9 @@
 """Windows over three dimensions in integer graphs: a volume (N, C, D, H, W) is stored as its slices, the images (N * D,
 C, H, W).
 
-A convolution over a volume becomes a convolution over images: the slices that its kernel covers are joined as channels.
-A pool becomes a pool over images in which the rows of the slices under its window alternate: the first row of each
-slice, then the second row of each, and so on. Nothing is rounded in between.
+A convolution over a volume becomes a convolution over images; the slices that the kernel covers become channels of one
+image. A pool becomes a pool over images; the slices under its window become one image, which has the first row of each
+slice, then the second row of each slice, and so on. Nothing is rounded in between.
 
 A transposed convolution: output slice z, with z + (pads before the first slice) = q * stride + r, is the sum over t of
 input slice q - t times the weights at depth r + stride * t. One transposed convolution of images computes all output
@@ -94,7 +94,7 @@ def _pooled(context: ImportContext, node: OnnxNode, data: Real) -> Pending:
     if average and outside and not (counts and windows.pads == declared):
         context.fail(
             node,
-            "averages windows in which pads along depth are not counted (count_include_pad = 0)",
+            "averages that do not count pads along depth (count_include_pad = 0) are not supported",
             "set count_include_pad to 1, or pad only rows and columns",
         )
     if not average:
@@ -142,8 +142,8 @@ def _checked_outputs(
 
 
 def _depths(windows: Windows, depths: int) -> np.ndarray:
-    """The index of the input slice that each tap of the kernel reads for each of `depths` output slices: int [outputs,
-    taps]. Indices below 0 and from the volume's depth on are pads.
+    """For each of `depths` output slices and for each tap of the kernel, the index of the input slice that the tap
+    reads: int [outputs, taps]. Indices below 0, and indices from the volume's depth on, are pads.
     """
     first = np.arange(depths) * windows.strides[0] - windows.pads[0]
     return first[:, None] + np.arange(windows.kernel[0]) * windows.dilations[0]
@@ -157,9 +157,9 @@ def _plane_window(windows: Windows) -> Window:
 
 
 def _taps_of(context: ImportContext, node: OnnxNode, data: Real, depths: np.ndarray, *, beside: bool) -> Real:
-    """Collects, for each output slice of a volume, the input slices that the slice needs. Returns a tensor with one
-    image for each output slice. `depths` (outputs, taps): indices of the input slices; an index outside of the volume
-    stands for a slice of zeros.
+    """Collects the input slices from which each output slice of a volume is computed. Returns a tensor with one image
+    for each output slice. `depths` (outputs, taps): indices of the input slices; an index outside of the volume stands
+    for a slice of zeros.
 
     The input slices of an image are joined as channels. With `beside` they are joined as rows instead: the first row of
     each slice, then the second row of each slice, and so on.
@@ -181,7 +181,7 @@ def _taps_of(context: ImportContext, node: OnnxNode, data: Real, depths: np.ndar
 def _sliced(
     node: OnnxNode, operation: Operation, batch: int, depth: int, channels: int, plane: Plane
 ) -> Pending:
-    """The result of an `operation` that computes the slices of a volume as images, in the form of a volume. It is a
+    """Gives the result of an `operation` that computes the slices of a volume as images the form of a volume. Returns a
     pending result, which the next QuantizeLinear rounds. `batch`, `depth`, `channels` and `plane` (H, W): sizes of the
     resulting volume.
     """
@@ -191,8 +191,8 @@ def _sliced(
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Remainder:
-    """Output slices of a volume whose depths have the same remainder modulo the stride. `slices`: their depths;
-    `product`: the transposed convolution of images that computes them.
+    """The output slices of a volume whose depths have one remainder modulo the stride. `slices`: the depths of these
+    slices; `product`: the transposed convolution of images that computes these slices.
     """
 
     slices: np.ndarray

@@ -1,5 +1,5 @@
-"""Weights that take more than 8 bits once their zero point is subtracted (e.g. uint8 weights). Each such weight is
-split into a sum of int8 weights, and its input channel is repeated for each weight of the sum after the first.
+"""Weights that need more than 8 bits after their zero point is subtracted (e.g. uint8 weights). Such a weight is split
+into a sum of several int8 weights, and its input channel is repeated so that each of these weights has a channel.
 
 The sum of products is the same, so nothing is rounded. Only input channels with a weight out of range are repeated;
 with zero points near the middle these are few.
@@ -19,9 +19,9 @@ from ..values import Real
 
 
 def split_weights(context: ImportContext, product: Product, to: Rounding) -> Product:
-    """Replaces the int16 weights of a product by int8 weights. If a weight does not fit int8, it becomes a sum of
-    several int8 weights, and a new Channels node repeats its input channel once for each of them. Returns the product
-    of the repeated channels and the int8 weights. `to` names the ONNX nodes and the output.
+    """Replaces the int16 weights of a product by int8 weights. A weight that does not fit int8 becomes a sum of several
+    int8 weights, and a new Channels node repeats its input channel so that each of these weights has a channel. Returns
+    the product of the repeated channels and the int8 weights. `to` names the ONNX nodes and the output.
     """
     rest = product.weight.astype(np.int16)
     fan_in = rest.shape[1]

@@ -1,5 +1,5 @@
-"""Reads the attributes of nodes with windows (convolutions and pools): kernels, strides, dilations, pads and output
-shapes. Also imports Conv over two dimensions. For integer and float graphs.
+"""Reads the attributes of nodes with windows (convolutions and pools), for integer and float graphs: kernels, strides,
+dilations, pads and output shapes. Also imports Conv over two dimensions.
 """
 
 from __future__ import annotations
@@ -64,8 +64,8 @@ def read_windows(
     declared: bool = False,
 ) -> Windows:
     """Reads the windows of a convolution or pool from the node's attributes: strides, dilations and pads. `sizes`:
-    spatial sizes of the input; `kernel`: size of a window. With `declared` the pads are the attribute `pads`, whatever
-    the attribute `auto_pad` says."""
+    spatial sizes of the input; `kernel`: size of a window. With `declared` the pads are those of the attribute `pads`,
+    even if the node has the attribute `auto_pad`."""
     rank = len(sizes)
     strides, dilations = (node.integers(name, (1,) * rank) for name in ("strides", "dilations"))
     auto, pads = node.text("auto_pad", "NOTSET"), node.integers("pads", (0,) * (2 * rank))

@@ -39,8 +39,8 @@ from .traffic import CACHE_SHARE, Level, box_bytes, copying_cycles, paging_cycle
 
 FEW_LIVE = 0.75
 """The model counts a gain from skipping products of pads only if at most this share of all products reads the input
-itself. Above this share, small tiles, which can skip more, lose as much by loading weights (at 0.91, 44 ms instead of
-26 with 512 channels and filters on 28 x 28).
+itself. Above this share, small tiles, which can skip more, lose as much by loading weights (with a share of 0.91, 44 ms
+instead of 26: 512 channels and filters on 28 x 28).
 """
 HELD_SHARE = 2 / 3
 """For sums in memory: share of the first-level cache for the weights of one partial sum; the rest is for inputs."""

@@ -170,8 +170,8 @@ def _effective(sketches: Sketches, summed: Sum, columns: Columns, terms: _Terms)
 
 
 def _same_order(active: list[np.ndarray], number: np.ndarray) -> np.ndarray:
-    """For each point (setting of the knobs), the index of the first of all permutations in which the active loops have
-    the same order as in permutation `number`. `active`: for each loop, bool [points].
+    """For each point (setting of the knobs), the index of the first permutation that puts the active loops in the same
+    order as permutation `number`. `active`: for each loop, bool [points].
     """
     orders = list(permutations(range(len(active))))
     table = np.zeros((1 << len(active), len(orders)), np.int64)

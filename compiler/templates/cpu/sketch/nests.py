@@ -1,5 +1,5 @@
-"""Loop nests that are not part of sums: their analysis, and their schedules, with vectors, squares that are transposed
-in registers, and loops shared among threads.
+"""Analysis and schedules of loop nests that are not part of sums. The schedules use vectors, transpose squares in
+registers, and share loops among threads.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ class Term:
 class Nest:
     """A loop nest that is part of no sum: its loops, outermost first, and the loops that may be vectorized, best first.
 
-    `ragged`: a loop in whose last iteration the first loop of `vectors` has fewer iterations ("": none). `across`: set
-    if the nest transposes a tensor: the loop along which the source is contiguous, while the destination is contiguous
-    along the first loop of `vectors` ("": none). `square`: largest number of successive iterations of `across` that may
-    be transposed together. `inside`: whether there are loops around the nest. `recurrent`: whether the nest reads its
-    own results.
+    `ragged`: a loop in whose last iteration the first loop of `vectors` has fewer iterations ("": none). `across`: for
+    a nest that transposes a tensor, the loop along which the source is contiguous; the destination is contiguous along
+    the first loop of `vectors` ("": none). `square`: largest number of successive iterations of `across` that may be
+    transposed together. `inside`: whether there are loops around the nest. `recurrent`: whether the nest reads its own
+    results.
     """
 
     name: str
@@ -79,8 +79,8 @@ class NestFinder:
             self.visit(statement, loops)
 
     def nest(self, node: For, around: tuple[For, ...]) -> None:
-        """Adds the loop `node` to the nests found, if it is a perfect nest. If it contains several nests,
-        visits these.
+        """Adds the loop `node` to the nests found, if it is a perfect nest. If the loop contains several nests, visits
+        these nests.
         """
         chain, leaf = chain_of(node)
         if any(isinstance(s, For) for s in walk(leaf)):
@@ -134,7 +134,7 @@ class NestFinder:
         )
 
     def vector_loops(self, chain: Sequence[For], writer: Assign | Reduce) -> tuple[str, ...]:
-        """At most two loops to vectorize: preferably with contiguous stores, else loads. () if extents vary."""
+        """At most two loops to vectorize: loops with contiguous stores, else contiguous loads. () if extents vary."""
         constant = [n for n in chain if isinstance(n.extent, Const) and n.extent.value > 1]
         if len([n for n in chain if not isinstance(n.extent, Const)]):
             return ()
@@ -213,9 +213,9 @@ def schedule_nests(program: Program, target: CpuTarget, *, parallel: bool) -> Sc
 
 
 def schedule_around(s: Schedule, around: Iterable[str], chains: Iterable[Sequence[tuple[str, int]]]) -> None:
-    """Schedules loops that contain several nests. `around`: names of these loops; if the last iteration of one has a
-    shorter inner loop, it is peeled. `chains`: (name, iterations) of directly nested loops; one loop of each chain is
-    shared among threads.
+    """Schedules loops that contain several nests. `around`: names of these loops; a last iteration with a shorter inner
+    loop is peeled. `chains`: (name, iterations) of directly nested loops; one loop of each chain is shared among
+    threads.
     """
     elements = max(prod(p.shape) for p in s.program.parameters)
     for chain in chains:
@@ -272,7 +272,7 @@ def schedule_nest(
 
 def _transpose(s: Schedule, nest: Nest, lanes: int, *, parallel: bool) -> None:
     """Schedules a transposing copy in squares that are transposed in registers. A square has at most `lanes` vectorized
-    columns, and `nest.square` unrolled rows or, if fewer, as many as columns.
+    columns, at most `nest.square` unrolled rows, and never more rows than columns.
     """
     sizes = {loop.name: loop.size for loop in nest.loops}
     column, row = nest.vectors[0], nest.across

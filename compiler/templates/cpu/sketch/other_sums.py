@@ -21,13 +21,13 @@ ROWS, COLUMNS = 2, 4
 COLUMNS columns if vectors run over channels.
 """
 SCALARS = 16
-"""Largest number of rows in a register tile of a sum over windows that has a single filter, with data in blocks of
-channels. The tile's columns are not contiguous in memory, so each sum is a scalar; LLVM combines scalars into vectors.
+"""Largest number of rows in a register tile of a windowed sum with a single filter and data in blocks of channels. The
+tile's columns are not contiguous in memory, so each sum is a scalar; LLVM combines scalars into vectors.
 """
 WEIGHTED = 2, 7
 """Largest number of rows and of columns of output positions in the register tile of a windowed sum with weights (a
 convolution). Each loaded weight is used at all positions of the tile. With 16 registers, a single row is 1.0 to 2.2
-times as fast as two, whose sums are spilled.
+times as fast as two rows, because the sums of two rows are spilled.
 """
 WRITTEN_TERMS = 16
 """Number of terms of the largest window whose sum is unrolled completely. Tiles along borders then test for each term
@@ -39,7 +39,7 @@ def other_values(sketches: Sketches, summed: Sum, lane: Axle, positions: list[Ax
     """The default setting of the knobs of a sum whose vectors run along the loop `lane`. `positions`: the loops over
     the output positions of a windowed sum.
 
-    The operand of a product that depends on the loop `lane` is read in panels (the pieces that one tile reads). The
+    In a product, the operand that depends on the loop `lane` is read in panels (the pieces that one tile reads). The
     loops over panels are outside of the loops over rows. A panel is copied if enough rows read it, or if it could not
     be read in vectors. For a sum of one operand, a tile has as many vectors as keep the adders busy; for a sum over a
     window, a tile has a few output positions.
@@ -116,8 +116,9 @@ def _weighted_tile(sketches: Sketches, summed: Sum, lane: Axle, positions: list[
 def _weighted_taps(
     sketches: Sketches, summed: Sum, positions: list[Axle], tile: dict[str, int]
 ) -> tuple[dict[str, int], dict[str, int]]:
-    """Chooses for a windowed sum with weights (a convolution), given the elements of its `tile` by loop. Returns (tiles
-    in a block, by loop; the knobs that decide how the terms are added). `positions`: the loops over output positions.
+    """Chooses knobs for a windowed sum with weights (a convolution), given the elements of its `tile` by loop. Returns
+    (tiles in a block, by loop; the knobs that decide how the terms are added). `positions`: the loops over output
+    positions.
 
     If only the tiles along borders read pads, these tiles test for pads. If windows of other tiles read pads too, such
     a test would be needed for every term, so the input is copied with its pads: for each block of channels a whole
@@ -168,8 +169,8 @@ def _panels(
     (contiguous pieces, each for one tile), and the order of loops. If the operand is a constant (weights), its
     reduction may be long, so the knobs of unrolled steps and partial sums are chosen too.
 
-    `lane`: the vectorized loop. `rows`: the loops over rows of the product. `again`: loops over tiles that have several
-    iterations; the chosen order is the first one that runs the loops over rows inside the others.
+    `lane`: the vectorized loop. `rows`: the loops over rows of the product. `again`: of the loops over tiles, the loops
+    with several iterations. In the chosen order, the loops over rows are inside all other loops of `again`.
     """
     loops = [axle.name for axle in summed.axles if axle not in rows]
     loops += [axle.name for axle in rows]

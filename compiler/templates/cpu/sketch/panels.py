@@ -16,7 +16,7 @@ def copy_panels(
     vectors becomes the innermost one.
 
     `vector`: the vectorized loop; `lanes`: elements of a vector. `own`: the loops on which these elements depend. The
-    copy is placed in the innermost of the loops `around` that is in `own`.
+    copy is placed in the innermost loop of `around` that is also in `own`.
     """
     at = max((k for k, loop in enumerate(around) if loop in own), default=None)
     copy = s.cache_read(read.buffer, None if at is None else around[at], "workspace")

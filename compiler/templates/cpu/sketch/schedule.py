@@ -247,7 +247,7 @@ def _sum_up(
     order: Sequence[str],
 ) -> tuple[str, ...]:
     """Schedules the sum inside a tile whose consumer has the loops `rows` (unrolled) and `lane` (vectorized). If sums
-    are in memory, the sum has own loops over tiles; returns their names, in the order of the consumer's loops `order`.
+    are in memory, the sum gets its own loops over tiles. Returns their names, in the order of the loops `order`.
     """
     n = sketches.lanes(summed.bits)
     of_vector = knobs.vector.inner

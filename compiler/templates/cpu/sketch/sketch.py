@@ -25,7 +25,7 @@ from .nests import lanes_of
 from .stages import Axle, Read, Stages, Sum, stages
 
 TILE_VECTORS, TILE_ROWS = 8, 16
-"""Longest tile: of the vectorized loop in vectors (half the registers if more), of any other loop in iterations."""
+"""Longest tile along the vectorized loop, in vectors (half the registers if more), and along any other loop."""
 BLOCKS = (1, 2, 4, 8, 16, 32, 64)
 """Candidate values of the knobs block.k: number of tiles per block along a loop."""
 PARTS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
@@ -40,8 +40,8 @@ PERMUTED = 3
 """Largest number of loops whose order is a knob; 3 loops have 6 orders."""
 WHOLE, OUTERMOST, MIDDLE, INNERMOST, INLINE = range(5)
 """Values of the knob "producer", the place where a sum's producers are computed. WHOLE: before all loops. OUTERMOST,
-INNERMOST: in this loop around the sum. MIDDLE: in the innermost of the loops over blocks (`middle`). INLINE: inside the
-sum; the tiles along borders are then separate kernels.
+INNERMOST: in the outermost or innermost loop around the sum. MIDDLE: in the innermost of the loops over blocks
+(`middle`). INLINE: inside the sum; the tiles along borders are then separate kernels.
 """
 
 
@@ -244,7 +244,7 @@ def unrolled_loops(summed: Sum, order: tuple[str, ...], part: int, most: int) ->
 def middle(blocks: int, tiles: int) -> int:
     """Position of the loop, 0 for the outermost, in which a producer with the knob value MIDDLE is computed. `blocks`
     loops over blocks enclose `tiles` loops over tiles. The result is the innermost loop over blocks, or, without
-    blocks, the loop in the middle of those over tiles.
+    blocks, the middle one of the loops over tiles.
     """
     return blocks - 1 if blocks else (tiles - 1) // 2
 

@@ -254,7 +254,7 @@ def _pairs(
 
 
 def padded_read(program: Program, summed: Sum) -> tuple[Read, Copy] | None:
-    """The read of a windowed sum whose data a copy pads, and this copy; None if there are no pads."""
+    """The read, by a windowed sum, of a buffer that a copy has padded; and this copy. None if there are no pads."""
     copies = [s for s in walk(program) if isinstance(s, Copy) and s.name in summed.producers]
     pairs = [(r, s) for r in summed.reads for s in copies if r.buffer == s.destination.buffer.name]
     return next(iter(pairs), None)

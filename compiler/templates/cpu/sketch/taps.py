@@ -1,4 +1,4 @@
-"""The taps (positions in the window) of windowed sums (convolutions, pools) that read only pads, and skipping them.
+"""Finds and skips the taps (positions in the window) of convolutions and pools that read only pads.
 
 For a tile of output positions, live taps read the input; dead taps read only pads and can be skipped.
 """

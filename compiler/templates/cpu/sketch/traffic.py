@@ -44,7 +44,7 @@ Lengths = Mapping[str, np.ndarray]
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Level:
-    """A loop around a tile. `inner`: the sum's loop along the same dimension, and `size`, the number of its iterations.
+    """A loop around a tile. `inner`: the sum's loop along the same dimension; `size`: number of iterations of `inner`.
     `trips`: mean number of iterations of this outer loop at every point (setting of the knobs), [points].
     """
 
@@ -151,9 +151,9 @@ def waits(target: CpuTarget, summed: Sum, read: Read, tile: Mapping[str, int], l
     """Whether prefetching the weights `read` saves time. `tile`: a tile's iterations of each loop of the consumer (the
     nest that reads the sum), and a partial sum's iterations of reduction loops. `lanes`: sums in a vector.
 
-    True if each tile reloads weights that exceed the first-level cache: a panel (packed weights of one tile), or the
-    part of it for a partial sum (3 to 10% faster on a Zen 5, also from the second-level cache; 5 to 25% on a Golden
-    Cove). Also true for weights from beyond the second-level cache that few output pixels use.
+    True if each tile reloads more weights than the first-level cache holds: a panel (packed weights of one tile) or,
+    with partial sums, a part of the panel. Prefetches then save 3 to 10% on a Zen 5 and 5 to 25% on a Golden Cove. Also
+    true for weights from beyond the second-level cache that few output pixels use.
     """
     length = {a.inner: np.array([tile[a.name]]) for a in summed.axles}
     length |= {t.name: np.array([tile.get(t.name, t.size)]) for t in (*summed.terms, *summed.beside)}

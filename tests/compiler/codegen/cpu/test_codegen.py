@@ -348,7 +348,7 @@ B = Buffer(name="B", shape=(300,), dtype=DType.INT32)
                 ),
             ),
             LoweringError,
-            "the extent of loop j differs between the lanes",
+            "the extent of loop j differs between lanes",
         ),
         (
             Program(

@@ -127,11 +127,11 @@ GOOD: dict[str, Place] = {"X": Argument("X"), "W": Constant("W"), "B": Constant(
     [
         (
             {"X": Argument("Z")},
-            r"kernel: X, float32\[24, 30\] from byte 0 on, must be an aligned part of the argument Z",
+            r"kernel: X cannot be float32\[24, 30\] at byte 0 of the argument Z: it must",
         ),
         (
             {"X": Argument("Y")},
-            r"kernel: X, float32\[24, 30\] from byte 0 on, must be an aligned part of the argument Y",
+            r"kernel: X cannot be float32\[24, 30\] at byte 0 of the argument Y: it must",
         ),
         (
             {"W": Constant("B")},
@@ -144,13 +144,13 @@ GOOD: dict[str, Place] = {"X": Argument("X"), "W": Constant("W"), "B": Constant(
         ({"Y": Constant("Y")}, "kernel: Y is written, but Y is a constant"),
         (
             {"Y": Arena(2)},
-            "kernel: Y at byte 2 is not aligned to 4 bytes, or not inside the arena of 4000 bytes",
+            "at byte 2 of the arena: it must begin at a multiple of 4 bytes and end inside the arena of 4000",
         ),
         (
             {"Y": Arena(164)},
-            "kernel: Y at byte 164 is not aligned to 4 bytes, or not inside the arena of 4000 bytes",
+            "at byte 164 of the arena: it must begin at a multiple of 4 bytes and end inside the arena of 4000",
         ),
-        ({"Y": Arena(-4)}, "kernel: Y at byte -4 is not aligned"),
+        ({"Y": Arena(-4)}, "at byte -4 of the arena: it must begin at a multiple of 4"),
         ({"X": Arena(960)}, "kernel writes Y, whose memory location overlaps that of X"),
         (
             {"Z": Arena(0)},
@@ -191,5 +191,7 @@ def test_only_functions_that_are_there_are_exported():
             "B": np.zeros(40, np.float32),
         },
     )
-    with pytest.raises(ValueError, match="net_third cannot be exported: there are net_first, net_second"):
+    with pytest.raises(
+        ValueError, match="exported: there is no function 'net_third'; there are net_first, net_second"
+    ):
         emit_object(modules, parse_target("llvm"), name="library", exported=["net_third"])

@@ -143,7 +143,10 @@ def test_copies_that_hardware_has_not_are_refused():
         assert all(word in str(caught.value) for word in words), caught.value
 
     refused(windows(), "sm_80 cannot copy for a whole block", "-arch=sm_90", arch="sm_80")
-    refused(windows(columns=21), "rows of X: float32[7, 21] @ dram are not multiples of 16 bytes")
+    refused(
+        windows(columns=21),
+        "rows and planes of X: float32[7, 21] @ dram must be multiples of 16 bytes, not 84 bytes",
+    )
     refused(windows(pad=1.0), "a bulk copy pads with 0 and cannot pad with 1.0")
     with pytest.raises(RaceError, match="before the wait that covers the copy"):
         prepare(windows(pending=2), TARGET)

@@ -226,7 +226,7 @@ def test_instructions_in_ptx():
 def test_what_the_hardware_has_not_is_refused():
     with pytest.raises(ValueError, match="no mma instruction multiplies float16 by bfloat16"):
         mma(F16, DType.BFLOAT16)
-    with pytest.raises(ValueError, match="ldmatrix cannot transpose int8"):
+    with pytest.raises(ValueError, match="ldmatrix transposes elements of 16 bits only, not int8"):
         load_b(I8, "rows")
     with pytest.raises(LoweringError, match="the last two dimensions in this scope must be 16x16"):
         Fragment.of(Buffer(name="f", shape=(4, 16, 8), dtype=F16, scope="fragment.a"))

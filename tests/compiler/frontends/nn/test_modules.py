@@ -183,13 +183,13 @@ def test_recording_imports_no_compiler() -> None:
     [
         (
             lambda: export(lambda self, x: self.fc1(x), 1, 100, fc1=nn.Linear(784, 256)),
-            "fc1 (Linear): the input is float32 [1, 100], but dimension -1 must be 784, in_features; ",
+            "fc1 (Linear): the input is float32 [1, 100], but its dimension -1 must be 784 (in_features); ",
         ),
         (
             lambda: export(
                 lambda self, x: self.parts(x), 1, 3, 8, 8, parts=nn.Sequential(nn.ReLU(), nn.Conv2d(4, 8, 3))
             ),
-            "parts.1 (Conv2d): the input is float32 [1, 3, 8, 8], but dimension 1 must be 4, in_channels; ",
+            "parts.1 (Conv2d): the input is float32 [1, 3, 8, 8], but its dimension 1 must be 4 (in_channels); ",
         ),
         (
             lambda: export(lambda self, x: self.pool(x), 1, 3, 8, 8, pool=nn.MaxPool2d(9)),
@@ -205,7 +205,7 @@ def test_recording_imports_no_compiler() -> None:
         ),
         (
             lambda: export(lambda self, x: self.norm(x), 2, 6, norm=nn.LayerNorm(5)),
-            "must be 5, normalized_shape; ",
+            "must be 5 (normalized_shape); ",
         ),
         (
             lambda: export(lambda self, x: self.rnn(x), 2, 6, rnn=nn.LSTM(6, 4)),
@@ -213,7 +213,7 @@ def test_recording_imports_no_compiler() -> None:
         ),
         (
             lambda: export(lambda self, x: self.rnn(x)[0], 5, 2, 6, rnn=nn.GRU(7, 4)),
-            "must be 7, input_size; ",
+            "must be 7 (input_size); ",
         ),
         (
             lambda: export(lambda self, x: self.words(x), 2, 6, words=nn.Embedding(6, 4)),
