@@ -26,7 +26,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import Any
 
-from vdla.benchmarks.cell_areas import CHAINED, EXTENDED, FOLDING, ROWED, SWEEPING
+from vdla.benchmarks.cell_areas import SPECIAL
 from vdla.benchmarks.harness import area_fit as fit
 from vdla.benchmarks.harness.area_residual import left_out_with_trees
 from vdla.benchmarks.harness.area_rows import HELD_OUT, Synthesized, read_rows
@@ -39,13 +39,12 @@ from vdla.hw.synthesis.cells.sram import Scale, memory_figures, scale_of
 from vdla.isa.config import Config, load_config
 from vdla.util.files import write_whole
 
+_FIRST = {"any machine": 0, **{draws.kind: draws.first for draws in SPECIAL}}
 KINDS = {
-    "any machine": range(HELD_OUT, HELD_OUT + CHAINED),
-    "with a chain memory": range(HELD_OUT + CHAINED, HELD_OUT + EXTENDED),
-    "with extensions": range(HELD_OUT + EXTENDED, HELD_OUT + ROWED),
-    "with statistics of rows": range(HELD_OUT + ROWED, HELD_OUT + SWEEPING),
-    "with sweeps or wide loads": range(HELD_OUT + SWEEPING, HELD_OUT + FOLDING),
-    "that fold": range(HELD_OUT + FOLDING, 2 * HELD_OUT),
+    kind: range(HELD_OUT + first, HELD_OUT + end)
+    for (kind, first), end in zip(
+        _FIRST.items(), (*[draws.first for draws in SPECIAL], HELD_OUT), strict=True
+    )
 }
 """Ranges of draws (numbers of random machines) on which the area and clock model is judged, by kind: any machines, and
 small machines with one feature in common.

@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -59,34 +59,40 @@ HELD_OUTS = 30
 """Number of random machines ("draws") of the general kind on which no model is fitted: draws HELD_OUT to HELD_OUT +
 HELD_OUTS - 1.
 """
-CHAINED, CHAINED_FITTED, CHAINED_HELD_OUT = 500, 8, 4
-"""Random machines ("draws") with a chain memory (on-chip memory that keeps a layer's output for the next layer).
-CHAINED is the number of the first of these draws. CHAINED_FITTED draws are for fitting models; CHAINED_HELD_OUT draws,
-from number HELD_OUT + CHAINED on, are for judging the models.
-"""
-EXTENDED, EXTENDED_FITTED, EXTENDED_HELD_OUT = 600, 12, 6
-"""Random machines ("draws") with some of the extensions EXTRAS. EXTENDED is the number of the first of these draws.
-EXTENDED_FITTED draws are for fitting models, and EXTENDED_HELD_OUT draws are for judging the models.
-"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Draws:
+    """Random machines ("draws") with a special feature.
+
+    `kind`: the feature, as words that follow "machines". `first`: number of the first draw. `fitted`: number of draws
+    for fitting models. `held_out`: number of draws, from number HELD_OUT + `first` on, for judging the models.
+    """
+
+    kind: str
+    first: int
+    fitted: int
+    held_out: int
+
+
+CHAINED = Draws(kind="with a chain memory", first=500, fitted=8, held_out=4)
+"""Machines with a chain memory (on-chip memory that keeps a layer's output for the next layer)."""
+EXTENDED = Draws(kind="with extensions", first=600, fitted=12, held_out=6)
+"""Machines with some of the extensions EXTRAS."""
 EXTRAS = ("table", "broadcast", "zero_points", "taps")
-"""Extensions of random machines from number EXTENDED on. Each extension is drawn with probability 1/2; a machine that
-gets none, or that cannot have all of them, is drawn again.
+"""Extensions of the machines EXTENDED. Each extension is drawn with probability 1/2; a machine that gets none, or that
+cannot have all of them, is drawn again.
 """
-ROWED, ROWED_FITTED, ROWED_HELD_OUT = 700, 4, 2
-"""Random machines ("draws") with the extension `rows` (statistics of rows for softmax and normalizations). ROWED is the
-number of the first of these draws. ROWED_FITTED draws are for fitting models, and ROWED_HELD_OUT draws are for judging
-the models.
+ROWED = Draws(kind="with statistics of rows", first=700, fitted=4, held_out=2)
+"""Machines with the extension `rows` (statistics of rows for softmax and normalizations)."""
+SWEEPING = Draws(kind="with sweeps or wide loads", first=800, fitted=14, held_out=8)
+"""Machines with the extension `sweep` (array operations also multiply the input vectors of earlier operations) or
+`wide_loads` (several input vectors are loaded in a cycle).
 """
-SWEEPING, SWEEPING_FITTED, SWEEPING_HELD_OUT = 800, 14, 8
-"""Random machines ("draws") with the extension `sweep` (array operations also multiply the input vectors of earlier
-operations) or `wide_loads` (several input vectors are loaded in a cycle). SWEEPING is the number of the first of these
-draws. SWEEPING_FITTED draws are for fitting models, and SWEEPING_HELD_OUT draws are for judging the models.
-"""
-FOLDING, FOLDING_FITTED, FOLDING_HELD_OUT = 900, 10, 8
-"""Random machines ("draws") with the extension `fold` (the array's rows can work in groups). FOLDING is the number of
-the first of these draws. FOLDING_FITTED draws are for fitting models, and FOLDING_HELD_OUT draws are for judging the
-models.
-"""
+FOLDING = Draws(kind="that fold", first=900, fitted=10, held_out=8)
+"""Machines with the extension `fold` (the array's rows can work in groups)."""
+SPECIAL = (CHAINED, EXTENDED, ROWED, SWEEPING, FOLDING)
+"""All kinds of special machines, in the order of their numbers."""
 MOST_SMALL_PRODUCTS = 256
 """Largest number of products a cycle of small machines: those with a chain memory (on-chip memory between layers), with
 extensions of EXTRAS, or with the extension `rows`, `sweep`, `wide_loads` or `fold`.
@@ -101,7 +107,7 @@ def draw(number: int) -> Config:
         rng = np.random.default_rng((number, attempt, 22))
         config = _attempt(rng, f"draw {number}")
         kind = number % HELD_OUT
-        if config is not None and kind >= CHAINED:
+        if config is not None and kind >= CHAINED.first:
             config = _special(config, kind, rng)
         if config is not None:
             return config
@@ -182,17 +188,19 @@ def _special(config: Config, kind: int, rng: np.random.Generator) -> Config | No
     None if `config` is too large or lacks STORE.POST, which most of these features need; if it cannot have the
     features; or if no feature was drawn.
     """
-    if kind >= FOLDING:
+    if kind >= FOLDING.first:
         return _folding(config, rng)
     if config.multiplies_per_cycle > MOST_SMALL_PRODUCTS or not config.has("post"):
         return None
     try:
-        if kind >= SWEEPING:
+        if kind >= SWEEPING.first:
             return _sweeping(config, rng)
-        if kind < EXTENDED:
+        if kind < EXTENDED.first:
             words = int(rng.choice((64, 128, 256, 512, 1024, 2048)))
             return replace(config, chain_buffer_bytes=words * config.chain_word_bytes)
-        more = ("table", "rows") if kind >= ROWED else tuple(name for name in EXTRAS if rng.random() < 0.5)
+        more = (
+            ("table", "rows") if kind >= ROWED.first else tuple(name for name in EXTRAS if rng.random() < 0.5)
+        )
         return replace(config, extensions=(*config.extensions, *more)) if more else None
     except ConfigError:
         return None
@@ -262,14 +270,9 @@ def order(count: int) -> list[int]:
     pairs = [number for i in range(HELD_OUTS) for number in (i, HELD_OUT + i)]
     small = [
         number
-        for kind, fitted, held_out in (
-            (CHAINED, CHAINED_FITTED, CHAINED_HELD_OUT),
-            (EXTENDED, EXTENDED_FITTED, EXTENDED_HELD_OUT),
-            (ROWED, ROWED_FITTED, ROWED_HELD_OUT),
-            (SWEEPING, SWEEPING_FITTED, SWEEPING_HELD_OUT),
-            (FOLDING, FOLDING_FITTED, FOLDING_HELD_OUT),
-        )
-        for number in (*range(kind, kind + fitted), *range(HELD_OUT + kind, HELD_OUT + kind + held_out))
+        for draws in SPECIAL
+        for start, count_of in ((draws.first, draws.fitted), (HELD_OUT + draws.first, draws.held_out))
+        for number in range(start, start + count_of)
     ]
     return [*(pairs + list(range(HELD_OUTS, count)))[:count], *small]
 

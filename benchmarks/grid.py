@@ -15,7 +15,7 @@ benchmarks/results/grid.json; the exit status is 0 whether or not cells are belo
 for eight that share each weight tile (batch 8), and writes grid_large.json.
 
 `--mobilenets` measures MobileNet-v1 and MobileNet-v2 (quantized by ONNX Runtime) and writes grid_mobilenets.json. The
-machines have `--extensions` for depthwise layers (by default `taps`, `sweep` and `wide_loads`) and the changes of
+machines have `--extensions` for depthwise layers (by default `taps` and all extensions that need it) and the changes of
 `for_mobilenets`; `vta` with two sizes of store FIFO is measured, too. Arrays of more rows than columns have the
 extension `fold`: with the same number of multipliers, an output vector can be as long as an input vector, because the
 array's rows can work in groups. `unfolded` are the same machines without the extension.
@@ -34,6 +34,7 @@ from typing import Any
 from vdla.benchmarks.harness.command_line import OUTPUT, Given, Option, run_script
 from vdla.benchmarks.harness.output import finish
 from vdla.benchmarks.harness.results import write_results
+from vdla.benchmarks.harness.taps_extensions import TAPS_EXTENSIONS
 from vdla.benchmarks.outside import quantized
 from vdla.codesign import models
 from vdla.codesign.explore.networks import Network, load_network
@@ -65,8 +66,6 @@ STORED = 0.9
 """Share of the bus bandwidth that stores alone must be able to use on machines for MobileNets."""
 LEAST, LEAST_OF_MOBILENETS = 0.88, 0.75
 """Least utilization that every machine of the grid should reach: first with ResNets, then with MobileNets."""
-FOR_DEPTHWISE = ("taps", "sweep", "wide_loads")
-"""Extensions of machines for MobileNets, in addition to DEPTHWISE."""
 
 
 def machine(
@@ -254,7 +253,7 @@ OPTIONS = (
     Option(
         "--extensions",
         "extensions of the machines of --mobilenets, separated by commas",
-        default=",".join(FOR_DEPTHWISE),
+        default=",".join(TAPS_EXTENSIONS),
     ),
     Option("--buses", "bytes per cycle of the buses, separated by commas", default=",".join(map(str, BUSES))),
     Option(

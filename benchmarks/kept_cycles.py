@@ -21,6 +21,7 @@ from vdla.benchmarks import encoders, grid, language, outside
 from vdla.benchmarks.harness.command_line import ONLY, Given, Option, run_script
 from vdla.benchmarks.harness.quantized import vta_with
 from vdla.benchmarks.harness.results import read_results
+from vdla.benchmarks.harness.taps_extensions import TAPS_EXTENSIONS
 from vdla.codesign.explore.networks import Network
 from vdla.codesign.models.transformers.bert import BertSizes
 from vdla.compiler.pipeline import compile_program
@@ -78,7 +79,7 @@ def kept_cycles() -> Iterator[KeptCycles]:
 def _of_grid(file: str) -> Iterator[KeptCycles]:
     document = read_results(file)
     rows: list[tuple[Config, str, Mapping[str, Any]]] = []
-    for_depthwise = () if file == "grid" else grid.FOR_DEPTHWISE
+    for_depthwise = () if file == "grid" else TAPS_EXTENSIONS
     for part in ("cells", "unfolded"):
         for cell in document.get(part, ()):
             block_in, block_out = map(int, cell["array"].split("x"))

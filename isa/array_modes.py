@@ -93,6 +93,10 @@ class ArrayMode:
         """
         return swept(config) if self.holds else 1
 
+    def multiplied(self, config: Config) -> int:
+        """Number of input positions (pixels) that an operation multiplies, those of earlier operations included."""
+        return self.operations(config) * self.positions
+
     def held(self, config: Config) -> tuple[int, int, int, int]:
         """Shape of the array of all input positions (pixels) that an operation multiplies in a mode with `holds`:
         (operations, oldest first; positions; batch; block_out). The array is zeros at launch.
@@ -145,8 +149,7 @@ MODES = (
     ArrayMode(name="taps", instruction="TAPS", opcode=Opcode.TAPS, extension="taps", positions=TAPS),
     SWEEP_MODE,
 )
-"""All modes in which the array multiplies. The first mode of an instruction is its default, which no register selects.
-"""
+"""All modes in which the array multiplies. An instruction's first mode is its default, which no register selects."""
 
 
 def positions_of(instruction: str) -> int:

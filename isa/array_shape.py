@@ -15,14 +15,13 @@ class ArrayShape:
     """The hardware that all modes of a machine's array need together.
 
     `by_lane`: the array can multiply lane by lane. `positions`: largest number of neighbouring input positions (pixels)
-    that an operation reads. `holds`: the array has registers that keep input positions for later operations.
-    `zero_points`: a zero point is subtracted from each factor, which then has 9 bits. `fold_levels`: number of levels
-    at the end of the adder tree that can be bypassed, so that each group of array rows gives a sum of its own.
+    that an operation reads. `zero_points`: a zero point is subtracted from each factor, which then has 9 bits.
+    `fold_levels`: number of levels at the end of the adder tree that can be bypassed, so that each group of array rows
+    gives a sum of its own.
     """
 
     by_lane: bool
     positions: int
-    holds: bool
     zero_points: bool
     fold_levels: int
 
@@ -33,7 +32,6 @@ class ArrayShape:
         return ArrayShape(
             by_lane=any(mode.by_lane for mode in modes),
             positions=max(mode.positions for mode in modes),
-            holds=any(mode.holds for mode in modes),
             zero_points=config.has("zero_points"),
             fold_levels=config.tile_parts.bit_length() - 1,
         )

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from vdla.benchmarks.harness.taps_extensions import TAPS_EXTENSIONS
 from vdla.codesign.technology.event_features import GROUPS, part_of_path
 from vdla.codesign.technology.events import count_events
 from vdla.hw.activity.liberty import Library, read_library
@@ -80,7 +81,7 @@ def fitted_machines() -> dict[str, Config]:
         _changed(
             "8x8 bus 16 taps", 16, block_in=8, block_out=8, inp_buffer_bytes=8192, wgt_buffer_bytes=32768,
             acc_buffer_bytes=32768, post_lanes=4, chain_buffer_bytes=4096,
-            extensions=(*_DEFAULT, "taps", "sweep", "wide_loads"),
+            extensions=(*_DEFAULT, *TAPS_EXTENSIONS),
         ),
     )  # fmt: skip
     return {config.name: config for config in found}
@@ -104,8 +105,8 @@ def judged_machines() -> dict[str, Config]:
             "4x4 bus 32 rows", 32, extensions=(*_DEFAULT, "zero_points", "table", "broadcast", "rows"),
         ),
         _changed(
-            "8x8 sweep", block_in=8, block_out=8, wgt_buffer_bytes=16384, acc_buffer_bytes=16384, post_lanes=2,
-            chain_buffer_bytes=8192, extensions=(*_DEFAULT, "taps", "sweep", "wide_loads", "zero_points"),
+            "8x8 taps", block_in=8, block_out=8, wgt_buffer_bytes=16384, acc_buffer_bytes=16384, post_lanes=2,
+            chain_buffer_bytes=8192, extensions=(*_DEFAULT, *TAPS_EXTENSIONS, "zero_points"),
         ),
         _changed(
             "16x8 bus 16 folding", 16, block_in=16, block_out=16, folds=2, inp_buffer_bytes=8192,

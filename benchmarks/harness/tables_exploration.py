@@ -6,6 +6,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from .page import Document, Row, Table, Where, at
+from .taps_extensions import TAPS_EXTENSIONS
+
+_EXTENSIONS = " and ".join(
+    [", ".join(f"`{name}`" for name in TAPS_EXTENSIONS[:-1]), f"`{TAPS_EXTENSIONS[-1]}`"]
+)
+"""Names of the extensions of the machines for MobileNets, as text."""
 
 
 def _share(file: str, *path: str | Where) -> Any:
@@ -46,8 +52,8 @@ EXPLORATION = Table(
             (at("grid_large", "cells", then=_utilizations),),
         ),
         Row(
-            "MobileNet-v1 and v2 on the machines of the first row with the extensions `taps`, `sweep` and "
-            "`wide_loads`, and `fold` where the array has more rows than columns, store FIFOs that keep the bus busy, "
+            f"MobileNet-v1 and v2 on the machines of the first row with the extensions {_EXTENSIONS}, "
+            "and `fold` where the array has more rows than columns, store FIFOs that keep the bus busy, "
             "more reads and writes outstanding, and 14,336 positions in the chain memory of wide ones: geometric mean, "
             "least, cells below 0.75, cells",
             "{0:.3f}, {1:.3f}, {2}, {3}",

@@ -25,6 +25,8 @@ MEMORY_BITS = ("own register bits", "own mux bits")
 """Names of two features of a module: the number of bits of its memories that are flip-flops, and the number of bits of
 the read multiplexers of these memories. The area per bit is the same in every module.
 """
+MODE_REGISTERS = ("taps position bits", "taps lane bits", "sweep lane bits", "sweep row bits")
+"""Names of the features of the array that count bits of registers for the modes of instruction TAPS."""
 _QUEUE = ("one", "instruction bits", "depth log", *MEMORY_BITS)
 _FIFO = ("one", "bus bits", "words log", *MEMORY_BITS)
 

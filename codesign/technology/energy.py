@@ -48,11 +48,11 @@ def energy_by_table(config: Config, events: Events, components: Components) -> d
 
     matrix = events.matrix
     # Each position that an operation multiplies lane by lane costs as much as a DEPTHWISE operation, except for the
-    # accumulators. Positions still held in the array from the previous operation are not read again.
-    positions = {mode: mode.positions * events.by_mode[mode.name] for mode in MODES if mode.by_lane}
-    alone = sum(positions.values())
-    held = sum((mode.operations(config) - 1) * count for mode, count in positions.items())
-    products = events.gemm * config.multiplies_per_cycle + (alone + held) * config.inp_bytes
+    # accumulators and for positions that the operation multiplies without reading them.
+    by_lane = [(mode, events.by_mode.get(mode.name, 0)) for mode in MODES if mode.by_lane]
+    positions_read = sum(mode.positions * count for mode, count in by_lane)
+    multiplied = sum(mode.multiplied(config) * count for mode, count in by_lane)
+    products = events.gemm * config.multiplies_per_cycle + multiplied * config.inp_bytes
     acc_bytes, read = config.acc_bytes, events.read
     accumulators = (2 * matrix - events.overwriting) + 2 * events.alu + events.window_reads
     accumulators -= events.kept_lanes / lanes
@@ -76,9 +76,9 @@ def energy_by_table(config: Config, events: Events, components: Components) -> d
         * lanes
         * (energy["float32_multiply"] + energy["float32_add"]),
         "uop scratchpad": (matrix + events.alu) * access("uop", 4) + written("uop"),
-        "inp scratchpad": (events.gemm + alone) * access("inp", config.inp_bytes) + written("inp"),
+        "inp scratchpad": (events.gemm + positions_read) * access("inp", config.inp_bytes) + written("inp"),
         "wgt scratchpad": events.gemm * access("wgt", config.wgt_bytes)
-        + (alone + held) * access("wgt", config.block_in)
+        + multiplied * access("wgt", config.block_in)
         + written("wgt"),
         "acc scratchpad": accumulators * access("acc", acc_bytes) + written("acc"),
         # A FIFO is written and read once.

@@ -40,10 +40,9 @@ class Events:
     """Counts of events in one launch (run of a program). An operation of the array or of the ALU processes whole
     vectors.
 
-    - Operations of the array: `gemm`, `depthwise` and `taps` (four neighbouring input vectors in one operation) count
-      the operations of each mode. `swept` counts the operations among `taps` that belong to a sweep; these also
-      multiply the input vectors of the operations before them. `overwriting` counts the operations that read no
-      accumulator. `kept_lanes` counts the accumulator lanes that an array with the extension `fold` leaves unchanged.
+    - Operations of the array: `by_mode` counts the operations of each mode, by name of the mode (`isa.array_modes`).
+      `overwriting` counts the operations that read no accumulator. `kept_lanes` counts the accumulator lanes that an
+      array with the extension `fold` leaves unchanged.
     - Operations of the ALU: `alu` counts all of them, `slow` counts shifts and multiplications, and `two` counts
       operations whose operands are both accumulators (none is a constant).
     - Vectors of the store unit: `window_reads` counts the accumulator vectors that it reads. `stored` counts the
@@ -60,8 +59,7 @@ class Events:
     """
 
     cycles: int
-    gemm: int
-    depthwise: int
+    by_mode: Mapping[str, int]
     overwriting: int
     alu: int
     stored: int
@@ -70,8 +68,6 @@ class Events:
     read: Mapping[str, int]
     written: int
     chained: int = 0
-    taps: int = 0
-    swept: int = 0
     slow: int = 0
     two: int = 0
     settings: int = 0
@@ -84,22 +80,26 @@ class Events:
     dram: DramCommands | None = None
 
     @property
+    def gemm(self) -> int:
+        """Number of the array's operations of instruction GEMM."""
+        return self.by_mode.get("gemm", 0)
+
+    @property
+    def depthwise(self) -> int:
+        """Number of the array's operations of instruction DEPTHWISE."""
+        return self.by_mode.get("depthwise", 0)
+
+    @property
     def matrix(self) -> int:
         """Number of the array's operations, in all modes (GEMM, DEPTHWISE, TAPS) together."""
         return sum(self.by_mode.values())
-
-    @property
-    def by_mode(self) -> dict[str, int]:
-        """Number of the array's operations by name of the mode (`isa.array_modes`)."""
-        single = {"gemm": self.gemm, "depthwise": self.depthwise}
-        return {**single, "taps": self.taps - self.swept, "sweep": self.swept}
 
     @property
     def vectors_read(self) -> int:
         """Number of input vectors that the array reads: for each mode, the number of operations times the input vectors
         (positions) that one operation reads.
         """
-        return sum(mode.positions * self.by_mode[mode.name] for mode in MODES)
+        return sum(mode.positions * self.by_mode.get(mode.name, 0) for mode in MODES)
 
 
 def count_events(
@@ -122,8 +122,8 @@ def count_events(
         span = np.maximum(0, rows[which, s.UOP_END] - rows[which, s.UOP_BGN])
         return span * rows[which, s.ITER_OUT] * rows[which, s.ITER_IN]
 
-    gemm, alu, post, taps = of(s.GEMM), of(s.ALU), of(s.STORE_POST), of(s.TAPS)
-    sweeps = register_fields(words, "SWEEP", taps)["on"]
+    gemm, alu, post = of(s.GEMM), of(s.ALU), of(s.STORE_POST)
+    matrix = of(*(s.KINDS[mode.instruction] for mode in MODES))
     store = of(s.STORE_OUT, s.STORE_POST)
     products, of_alu = operations(gemm), operations(alu)
     whole = (rows[gemm, s.RESET] | rows[gemm, s.OVERWRITE]) == 1
@@ -140,10 +140,7 @@ def count_events(
     unit = np.where(counted, rows[:, s.UNIT], -1)
     return Events(
         cycles=simulation.cycles,
-        gemm=int(products.sum()),
-        depthwise=int(operations(of(s.DEPTHWISE)).sum()),
-        taps=int(operations(taps).sum()),
-        swept=int((operations(taps) * sweeps).sum()),
+        by_mode=_by_mode(words, kind[matrix], matrix, operations(matrix)),
         overwriting=int(products[whole].sum() - adding[gemm].sum()),
         alu=int(of_alu.sum()),
         slow=int(of_alu[slow].sum()),
@@ -160,9 +157,31 @@ def count_events(
         runs=_runs(rows, of, words),
         busy={name: own.busy.get("busy", 0) for name, own in simulation.units.items() if name != "compute"},
         kept_lanes=config.batch * int((products * kept).sum()),
-        held=_held(rows, of(s.GEMM, s.DEPTHWISE, s.TAPS), alu),
+        held=_held(rows, matrix, alu),
         dram=dram_commands(simulation),
     )
+
+
+def _by_mode(
+    words: NDArray[np.uint64],
+    kind: NDArray[np.int64],
+    matrix: NDArray[np.intp],
+    operations: NDArray[np.int64],
+) -> dict[str, int]:
+    """Number of operations in each mode of the array, by name of the mode. `words`: all encoded instructions; `matrix`:
+    indices of the array's instructions; `kind`, `operations`: the kind and the number of operations of each of these.
+    """
+    found: dict[str, int] = {}
+    left = np.ones(len(matrix), bool)
+    for mode in reversed(
+        MODES
+    ):  # The default mode of an instruction takes the operations that no register selects.
+        own = left & (kind == s.KINDS[mode.instruction])
+        if mode.register is not None:
+            own &= register_fields(words, mode.register, matrix)["on"] == 1
+        found[mode.name] = int(operations[own].sum())
+        left &= ~own
+    return {mode.name: found[mode.name] for mode in MODES}
 
 
 def _held(rows: NDArray[np.int64], matrix: NDArray[np.intp], alu: NDArray[np.intp]) -> dict[str, int]:

@@ -15,7 +15,7 @@ from vdla.isa.array_shape import ArrayShape
 from vdla.isa.config import Config
 from vdla.isa.timing import PATCH_WINDOW_BYTES
 
-from .cell_features import MEMORY_BITS, MODULES, log2
+from .cell_features import MEMORY_BITS, MODE_REGISTERS, MODULES, log2
 
 OWN_BITS = MEMORY_BITS[0]
 """Name of the feature (`cell_features.own_features`) that counts the bits of a module's memories made of flip-flops."""
@@ -23,8 +23,7 @@ OWN_BITS = MEMORY_BITS[0]
 REGISTERS: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
         "compute.pipeline.array": (
-            "one", "factor bits", "tile bits", "depthwise rows", "columns", "taps position bits", "taps lane bits",
-            "sweep lane bits", "sweep row bits",
+            "one", "factor bits", "tile bits", "depthwise rows", "columns", *MODE_REGISTERS,
         ),
         "compute.pipeline.array.array_row": ("one", "factor row bits"),
         "compute.pipeline.array.array_row.array_column": ("column bits",),

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ..te.blocks import Blocks, Window, ceil_div
+from ..te.ops.depthwise import Filters, packed_rows
 from ..te.ops.patch_layout import PatchLayout
-from ..te.sweep import Sweep
 from ..te.taps import TapGroups
 from .layout import pack_weight
 
@@ -53,18 +53,8 @@ def pack_patch_weight(config: Config, weight: np.ndarray, cut: np.ndarray) -> np
 
 
 def pack_depthwise_weight(config: Config, weight: np.ndarray) -> np.ndarray:
-    """Packs int8 weights (C, kh, kw) of a depthwise convolution as tiles [ceil(C / block), T, block_out, block_in].
-    Each tap (element of the window) is a row of a tile, with the weights of the block's channels.
-
-    T = ceil(kh * kw / m), where a tile holds m = min(block_in, block_out) rows.
-    """
-    c, kh, kw = weight.shape
-    block, taps = Blocks.of(config).block, min(config.block_in, config.block_out)
-    cb, tiles = ceil_div(c, block), ceil_div(kh * kw, taps)
-    padded = np.zeros((cb * block, tiles * taps), dtype=np.int8)
-    padded[:c, : kh * kw] = weight.reshape(c, kh * kw)
-    rows = padded.reshape(cb, block, tiles, taps).transpose(0, 2, 3, 1)
-    return np.ascontiguousarray(rows).reshape(cb, tiles, config.block_out, config.block_in)
+    """Packs weights of a depthwise convolution: int8 (C, kh, kw) as the tiles of `packed_rows`."""
+    return packed_rows(config, weight.reshape(len(weight), -1))
 
 
 def pack_taps_weight(config: Config, weight: np.ndarray, dilation: np.ndarray) -> np.ndarray:
@@ -73,23 +63,19 @@ def pack_taps_weight(config: Config, weight: np.ndarray, dilation: np.ndarray) -
 
     The taps of each kernel row are divided into the groups of `TapGroups`, each with as many taps as TAPS multiplies;
     zeros fill a group. The kernel rows are in order, and so are the groups within a row. The result has the tiles of
-    `pack_depthwise_weight`. With the extension `sweep`, TAPS also multiplies input rows that were read before; the
-    order is then that of `Sweep.packed`.
+    `pack_depthwise_weight`; a machine whose operations multiply several kernel rows has another order of rows
+    (`Filters.packed`).
 
     `dilation`: int [1], the dilation of columns. Raises ValueError if the columns cannot be divided into such groups.
     """
-    c, kh, kw = weight.shape
+    _, kh, kw = weight.shape
     window = Window(kernel=(kh, kw), dilations=(1, int(dilation[0])))
     groups = TapGroups.of(window)
     if groups is None:
         raise ValueError(
             f"the columns of a {kh}x{kw} window cannot be divided into groups for the instruction TAPS"
         )
-    rows = groups.rows(weight, int(dilation[0]))
-    if (sweep := Sweep.of(config, window)) is not None:
-        return sweep.packed(config, rows)
-    rows = rows.reshape(c, -1)
-    return pack_depthwise_weight(config, rows[:, None])
+    return Filters.of(config, window).packed(config, groups.rows(weight, int(dilation[0])))
 
 
 def dilated_columns(weight: np.ndarray, dilation: int) -> np.ndarray:

@@ -10,7 +10,7 @@ from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
-from vdla.isa.array_modes import SWEEP_MODE, TAPS
+from vdla.isa.array_modes import SWEEP_MODE, TAPS, modes_of
 from vdla.isa.array_shape import ArrayShape
 from vdla.isa.config import Config
 
@@ -102,7 +102,7 @@ class MultiplyArray(wiring.Component):
     def __init__(self, *, config: Config) -> None:
         self.config = config
         self.built = built = ArrayShape.of(config)
-        self.several = built.positions > 1
+        self.several, self.sweeps = built.positions > 1, SWEEP_MODE in modes_of(config)
         self.inputs = config.position_inputs if self.several else 1
         self.outputs = config.position_outputs if self.several else 1
         self.fold_levels = built.fold_levels
@@ -111,7 +111,7 @@ class MultiplyArray(wiring.Component):
                 "vector": In(8 * config.inp_bytes * self.inputs * built.positions),
                 **({"taps": In(1), "first": In(range(TAPS))} if self.several else {}),
                 **({"part": In(range(self.inputs))} if self.inputs > 1 else {}),
-                **({"sweep": In(1)} if built.holds else {}),
+                **({"sweep": In(1)} if self.sweeps else {}),
                 **({"shape": In(range(self.fold_levels + 1))} if self.fold_levels else {}),
                 **({"tile_part": In(range(config.tile_parts))} if self.fold_levels else {}),
                 "tile": In(8 * config.wgt_bytes),
@@ -199,7 +199,7 @@ class MultiplyArray(wiring.Component):
                 m.d.sync += [taps.eq(self.taps), single.eq((single << 1) | (self.depthwise & ~self.taps))]
                 singles = copies(m, single[-1], config.columns, "single")
                 rows = [self._with_taps(o, own, groups, taps, row) for o, own in enumerate(rows)]
-            if self.built.holds:
+            if self.sweeps:
                 sweep, unswept = Signal(), Signal(1 + config.multiplier_stages)
                 m.d.sync += [
                     sweep.eq(self.sweep),
@@ -214,10 +214,10 @@ class MultiplyArray(wiring.Component):
             if self.built.by_lane:
                 inputs["masks"] = Cat(masks[o] if t else Const(0) for t in distances)
             if self.several:
-                own_modes = (taps, alone[0], sweep if self.built.holds else Const(0))
+                own_modes = (taps, alone[0], sweep if self.sweeps else Const(0))
                 inputs["vectors"] = self._own_vectors(m, o, vector, own_vector, vectors, own_modes, row)
                 passed = {t: singles[o] if t else Const(0) for t in range(TAPS)}
-                if self.built.holds:
+                if self.sweeps:
                     passed |= dict.fromkeys(range(TAPS, TAPS * SWEEP_MODE.operations(config)), pairs[o])
                 inputs["masks"] = Cat(passed.get(t, masks[o]) for t in distances)
             if self.fold_levels:
@@ -354,7 +354,7 @@ class MultiplyArray(wiring.Component):
         operation in each cycle in which `sweep` is 1.
         """
         held: list[list[Signal]] = []
-        if not self.built.holds:
+        if not self.sweeps:
             return held
         for age in range(1, SWEEP_MODE.operations(self.config)):
             items = [Signal(len(item), name=f"held_{o}_{b}_{age}_{t}") for t, item in enumerate(newest)]

@@ -100,6 +100,7 @@ class Pipeline(wiring.Component):
 
     def __init__(self, *, config: Config) -> None:
         self.config, self.built = config, ArrayShape.of(config)
+        self.sweeps = SWEEP_MODE in modes_of(config)
         acc_width = 8 * config.acc_bytes
         super().__init__(
             {
@@ -222,7 +223,7 @@ class Pipeline(wiring.Component):
                 m.d.sync += array_part.eq(inp_address)
                 m.d.comb += array.part.eq(array_part)
             whole: Value = taps  # The operation takes a whole group of rows, from its first row on.
-            if self.built.holds:
+            if self.sweeps:
                 sweep, array_sweep = Signal(), Signal()
                 m.d.sync += [sweep.eq(mode.sweep), array_sweep.eq(sweep & multiplies)]
                 m.d.comb += array.sweep.eq(array_sweep)
@@ -244,7 +245,7 @@ class Pipeline(wiring.Component):
         ]
         stages = [Signal(self._slot(), name=f"slot_{k}") for k in range(3, gemm_read_stage(config))]
         writes: Value = second_kind.gemm
-        if self.built.holds:  # An operation that only holds its positions writes nothing.
+        if self.sweeps:  # An operation that only holds its positions writes nothing.
             writes = writes & ~(mode.sweep & ~mode.reset & row[SWEEP_MODE.group(config).bit_length() - 2])
         m.d.sync += [
             stages[0].writes.eq(writes.replicate(config.tile_parts)),

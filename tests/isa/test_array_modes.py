@@ -72,10 +72,10 @@ def test_the_shape_of_the_array_follows_from_the_modes() -> None:
     plain = Config(extensions=())
     assert modes_of(plain) == MODES[:1]
     shape = ArrayShape.of(plain)
-    assert (shape.by_lane, shape.banks, shape.holds, shape.fold_levels) == (False, 1, False, 0)
+    assert (shape.by_lane, shape.banks, shape.fold_levels) == (False, 1, 0)
     assert (shape.factor_bits, shape.product_bits) == (8, 16)
     full = ArrayShape.of(Config(extensions=EXTENSIONS, folds=2))
-    assert (full.by_lane, full.banks, full.holds, full.fold_levels) == (True, 4, True, 1)
+    assert (full.by_lane, full.banks, full.fold_levels) == (True, 4, 1)
     assert (full.factor_bits, full.product_bits) == (9, 17)
 
 

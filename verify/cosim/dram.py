@@ -21,7 +21,7 @@ from vdla.isa.config import Config, Memory
 
 from .cases import Case, case, launch
 from .compare import run_rtl, simulate_program
-from .machines import default_machines
+from .machines import FOUR_FOLDS, default_machines
 
 ORACLES: tuple[Oracle, ...] = ("litedram", "model")
 """The oracles that co-simulation compares with the simulator and with each other, unless others are given."""
@@ -55,7 +55,7 @@ DRAMS: tuple[tuple[str, int, dict[str, Any]], ...] = (
     ("32x8, chain memory", 100, {"part": "MT48LC16M16", "width": 256, "bank_bytes": 1 << 16}),
     ("4x4, batch 2, look-up tables", 125, {"part": "MT41K256M8", "refresh": False}),
     ("4x4, rows in two passes", 100, {"part": "MT41K512M16"}),
-    ("16x16, batch 2, 4 folds, taps and sweeps", 100, {"part": "MT41K128M16"}),
+    (FOUR_FOLDS, 100, {"part": "MT41K128M16"}),
     ("8x8, 2 folds, odd depths, zero points", 100, {"part": "MT41K128M16", "width": 32}),
     ("8x8, 2 folds, every extension and chain memory", 200, {"part": "MT40A512M16", "bank_bytes": 1 << 18}),
     (SMALL, 100, {"part": "MT41K256M8", "channels": 2}),
@@ -63,7 +63,7 @@ DRAMS: tuple[tuple[str, int, dict[str, Any]], ...] = (
     ("4x4 without extensions, smallest queues", 100, {"part": "MT48LC4M16", "width": 128, "channels": 4}),
     ("8x8, batch 2, post and depthwise", 100, {"part": "MT41K64M16", "channels": 2, "refresh": False}),
     ("8x8, 256-bit bus, depthwise", 100, {"part": "MT48LC4M16", "width": 256, "channels": 2}),
-    ("16x16, batch 2, 4 folds, taps and sweeps", 100, {"part": "MT41K64M16", "channels": 4}),
+    (FOUR_FOLDS, 100, {"part": "MT41K64M16", "channels": 4}),
 )
 """Machines with a DRAM, as (name of a default machine, clock in megahertz, fields of the memory).
 

@@ -25,6 +25,11 @@ from vdla.isa.config import KIB, PRESETS, Config, Memory, load_config
 from vdla.isa.extensions import DEFAULT_EXTENSIONS, EXTENSION_TABLE, EXTENSIONS, with_what_they_need
 from vdla.isa.parameters import declared
 
+FOUR_FOLDS = "16x16, batch 2, 4 folds, taps and sweeps"
+"""Name of the default machine whose array works in four groups of rows. Co-simulation with a DRAM and a fault of the
+RTL use this machine, too.
+"""
+
 
 def default_machines() -> tuple[Config, ...]:
     """The accelerator configurations, first the ones whose RTL library builds quickly; programs are assigned in this
@@ -477,7 +482,7 @@ def default_machines() -> tuple[Config, ...]:
         ),
         change(
             small,
-            "16x16, batch 2, 4 folds, taps and sweeps",
+            FOUR_FOLDS,
             batch=2,
             block_in=16,
             block_out=16,

@@ -6,19 +6,16 @@ from __future__ import annotations
 
 from typing import Final
 
-from .fault import (
-    CHAIN,
-    CHANNELS,
-    FOLDS,
-    QUARTERS,
-    ROWS,
-    SWEEPS,
-    TABLES,
-    WIDE,
-    Fault,
-    rtl_fault,
-    simulator_fault,
-)
+from ..cosim.machines import FOUR_FOLDS
+from .fault import Fault, rtl_fault, simulator_fault
+
+CHAIN: Final = "4x4, batch 2, chain memory"
+TABLES: Final = "4x4, batch 2, look-up tables"
+ROWS: Final = "4x4, rows in two passes"
+SWEEPS: Final = "16x16, small buffers"
+WIDE: Final = "8x8, 256-bit bus, depthwise"
+FOLDS: Final = "8x8, 2 folds, odd depths, zero points"
+CHANNELS: Final = "tiny, 100 MHz, MT41K256M8, channels 2"
 
 EXTENSION_FAULTS: Final[tuple[Fault, ...]] = (
     rtl_fault(
@@ -227,7 +224,7 @@ EXTENSION_FAULTS: Final[tuple[Fault, ...]] = (
         "wanted = Mux(self.shape >= shape, Cat(low, self.tile_part[:shape]), wanted)",
         "wanted = Mux(self.shape >= shape, Cat(low, self.tile_part[levels - shape :]), wanted)",
         "groups take the part of the inputs that the number's highest bits say",
-        QUARTERS,
+        FOUR_FOLDS,
     ),
     simulator_fault(
         "later part of the inputs, simulated",

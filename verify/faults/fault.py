@@ -27,14 +27,6 @@ class Fault:
 TINY: Final = "tiny"
 SHORT: Final = "4x4 without extensions, smallest queues"
 ZEROS: Final = "4x8, 256-bit bus, patch"
-CHAIN: Final = "4x4, batch 2, chain memory"
-TABLES: Final = "4x4, batch 2, look-up tables"
-ROWS: Final = "4x4, rows in two passes"
-SWEEPS: Final = "16x16, small buffers"
-WIDE: Final = "8x8, 256-bit bus, depthwise"
-FOLDS: Final = "8x8, 2 folds, odd depths, zero points"
-CHANNELS: Final = "tiny, 100 MHz, MT41K256M8, channels 2"
-QUARTERS: Final = "16x16, batch 2, 4 folds, taps and sweeps"
 
 
 def rtl_fault(name: str, file: str, line: str, faulty: str, breaks: str, machine: str = TINY) -> Fault:

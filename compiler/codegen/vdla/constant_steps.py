@@ -4,16 +4,33 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
-from .columns import Environment
+from .columns import Column, Environment
 
 if TYPE_CHECKING:
     from .columns import Access, Iterations
     from .emit import Chain
-    from .sweep import PartedRows
+
+
+class Addresses(Protocol):
+    """The addresses of one operand of an array operation, as `columns.Access` computes them. Modes of the array may
+    order the rows of their weights in another way and compute these addresses by a class of their own.
+    """
+
+    def base(self, environment: Environment) -> Column:
+        """The first address of the buffer copy (double buffering) that each iteration uses."""
+        ...
+
+    def offset(self, environment: Environment) -> Column:
+        """For each iteration, the distance of the operand's address from `base`."""
+        ...
+
+    def slope(self, loop: str) -> int | None:
+        """Distance of the addresses in two consecutive iterations of `loop`; None if the distance may vary."""
+        ...
 
 
 def with_constant_steps(
@@ -49,7 +66,7 @@ def _is_constant(access: Access, chain: Chain, i: int, around: Iterations) -> bo
     return True
 
 
-def beside(access: Access | PartedRows, chain: Chain, name: str, around: Iterations) -> Environment:
+def beside(access: Addresses, chain: Chain, name: str, around: Iterations) -> Environment:
     """The values of the loops in the iterations that determine the steps of the address `access` along the chain's loop
     `name`. These are all iterations of `around` and of those loops of `chain` that may change the steps. The loop
     `name` and loops of constant steps are at 0.

@@ -29,10 +29,11 @@ from .columns import (
 )
 from .folds import PartsOfTiles
 from .machine import Span
-from .sweep import PaddedRows, PartedRows, hold_pads, rows_loops, rows_of_weights, sweep_order, whole_rows
+from .sweep import PaddedRows, PartedRows, hold_pads, rows_loops, sweep_order
+from .weight_rows import rows_of_weights, whole_rows
 
 if TYPE_CHECKING:
-    from .columns import Access
+    from .constant_steps import Addresses
     from .emit import Chain, LayerEmitter
 
 _MAX_ITERATIONS = (1 << 14) - 1
@@ -59,7 +60,7 @@ class Plan:
     last, else None. `parts`: the parts into which GEMM divides weight tiles (`fold`).
     """
 
-    operands: tuple[Access, Access, Access | PartedRows]
+    operands: tuple[Addresses, ...]
     counted: tuple[int, ...]
     unrolled: tuple[int, ...]
     repeated: tuple[int, ...]
@@ -227,9 +228,7 @@ def _plan(
             for k in range(3)
         ),
         sweeps=sweeps,
-        padded=PaddedRows.of(dict(leaf.attributes), data, {names[i] for i in unrolled}, down)
-        if sweeps
-        else None,
+        padded=PaddedRows.of(dict(leaf.attributes), data, {names[i] for i in unrolled}, down),
         parts=parts,
     )
 
@@ -240,9 +239,7 @@ def _without(first: Expr) -> Expr:
     return first
 
 
-def _uneven(
-    operands: tuple[Access, Access, Access | PartedRows], chain: Chain, i: int, around: Iterations
-) -> bool:
+def _uneven(operands: tuple[Addresses, ...], chain: Chain, i: int, around: Iterations) -> bool:
     """Whether an operand's address steps in loop `i` differ between iterations of other loops (`chain`, `around`)."""
     name, extent = chain.loops[i]
     for access in operands:
@@ -260,7 +257,7 @@ def _uneven(
 
 
 def _factors(
-    operands: tuple[Access, Access, Access | PartedRows], chain: Chain, i: int, around: Iterations
+    operands: tuple[Addresses, ...], chain: Chain, i: int, around: Iterations
 ) -> tuple[int, int, int] | None:
     """The step of each operand's address along loop `i` of a chain, in the first iteration of `around` and with the
     chain's other loops at 0. None if a step is negative or varies.

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from vdla.isa.array_modes import TAPS
+import numpy as np
+
+from vdla.isa.array_modes import SWEEP_MODE, TAPS
 
 from ...ir.expr import Buffer, Const, Var, all_of, cast, equal
 from ...ir.stmt import Alloc, Program, Reduce, nest, parameters_of, seq
@@ -15,6 +18,9 @@ from ..sweep import Sweep
 from ..taps import TapGroups
 from .common import WHOLE, Outputs, Part, Placement, filter_vectors, padded_input, vectors_of
 from .convolution import Convolution
+
+if TYPE_CHECKING:
+    from vdla.isa.config import Config
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,11 +47,44 @@ class Filters:
     sweep: Sweep | None = None
     sweep_rows: int = 0
 
-    def rows_apart(self, rows: int) -> int:
-        """Number of kernel rows whose weights W stores, for a kernel of `rows` equal rows. One row is enough without a
-        sweep; a sweep (operations that multiply several kernel rows at once) needs all `rows`.
+    @staticmethod
+    def of(config: Config, window: Window) -> Filters:
+        """The filters of a depthwise convolution with `window`. How many positions of the window an operation
+        multiplies, and thus the layout of the weights, depends on the machine `config`.
         """
-        return 1 if self.sweep is None else rows
+        taps = TapGroups.of(window) if config.has("taps") else None
+        return Filters(taps=taps, sweep=Sweep.of(config, window), sweep_rows=SWEEP_MODE.group(config))
+
+    def packed(self, config: Config, rows: np.ndarray) -> np.ndarray:
+        """The weights W of the machine `config`. `rows`: int8 (channels, kernel rows, groups, TAPS), the weights of
+        each kernel row as `TapGroups.rows` divides them into groups.
+        """
+        if self.sweep is not None:
+            return self.sweep.packed(config, rows)
+        return packed_rows(config, rows.reshape(len(rows), -1))
+
+    def ones(self, config: Config, window: Window) -> np.ndarray:
+        """The weights W of an average pool with `window` on the machine `config`: ones, which all channels share."""
+        if self.taps is None:
+            return np.ones((1, 1, config.block_out, config.block_in), dtype=np.int8)
+        rows = 1 if self.sweep is None else window.kernel[0]
+        weight = np.ones((Blocks.of(config).block, rows, window.kernel[1]), dtype=np.int8)
+        return self.packed(config, self.taps.rows(weight, window.dilations[1]))
+
+
+def packed_rows(config: Config, weight: np.ndarray) -> np.ndarray:
+    """Packs int8 weights (C, taps) of a depthwise convolution as tiles [ceil(C / block), T, block_out, block_in]. Each
+    tap (element of the window) is a row of a tile, with the weights of the block's channels.
+
+    T = ceil(taps / m), where a tile holds m = min(block_in, block_out) rows.
+    """
+    channels, taps = weight.shape
+    block, rows = Blocks.of(config).block, min(config.block_in, config.block_out)
+    cb, tiles = ceil_div(channels, block), ceil_div(taps, rows)
+    padded = np.zeros((cb * block, tiles * rows), dtype=np.int8)
+    padded[:channels, :taps] = weight
+    by_row = padded.reshape(cb, block, tiles, rows).transpose(0, 2, 3, 1)
+    return np.ascontiguousarray(by_row).reshape(cb, tiles, config.block_out, config.block_in)
 
 
 CHANNEL_FILTERS = Filters()

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from vdla.isa.array_modes import SWEEP_MODE, TAPS
+from vdla.isa.array_modes import TAPS
 from vdla.isa.config import Config
 
 from ...codegen.vdla import window_intrinsics
@@ -47,15 +47,7 @@ def has_depthwise(config: Config) -> bool:
 
 def taps_of(config: Config, window: Window) -> TapGroups | None:
     """The groups of adjacent window columns that one operation multiplies; None if each column is one operation."""
-    return TapGroups.of(window) if config.has("taps") else None
-
-
-def filters_of(config: Config, window: Window) -> Filters:
-    """The layout in memory of the weights of a depthwise convolution with `window`. The layout depends on how many
-    positions of the window the machine multiplies in one operation.
-    """
-    sweep = Sweep.of(config, window)
-    return Filters(taps=taps_of(config, window), sweep=sweep, sweep_rows=SWEEP_MODE.group(config))
+    return Filters.of(config, window).taps
 
 
 def widened(config: Config, workload: Workload) -> Workload:
@@ -86,10 +78,9 @@ class _Array:
     @staticmethod
     def of(config: Config, workload: Workload) -> _Array:
         """The layer of a workload on a machine. Raises ValueError if the window does not fit."""
-        taps = taps_of(config, workload.window)
+        filters = Filters.of(config, workload.window)
         shape = LayerShape.of(config, of_vectors(config, widened(config, workload)))
-        sweep = Sweep.of(config, workload.window)
-        return _Array(shape=shape, columns=workload.kernel[1], taps=taps, sweep=sweep)
+        return _Array(shape=shape, columns=workload.kernel[1], taps=filters.taps, sweep=filters.sweep)
 
     def pads(self, rows: int) -> dict[str, int]:
         """Describes the input rows that a sweep (a run of operations that multiply several rows at once) visits for a
@@ -253,7 +244,7 @@ def express(config: Config, workload: Workload, details: Details, common: dict[s
     return depthwise_conv2d(
         convolution=replace(workload.convolution, groups=workload.channels),
         pad_value=details.pad_value,
-        filters=filters_of(config, workload.window),
+        filters=Filters.of(config, workload.window),
         placement=details.placement(workload),
         zero_points=details.zero_points,
         **common,

@@ -15,13 +15,12 @@ from ...graph.abilities import is_broadcast
 from ...graph.graph import Graph, Node
 from ...graph.int8_operators import Int8AveragePool, Int8Elementwise, Int8MaxPool, Table
 from ...graph.layout import Constant, pack_weight, unpacked
-from ...graph.special_weights import pack_taps_weight
 from ...te.blocks import Blocks, Window, ceil_div
 from ...te.ops.common import Area, Placement
-from ...te.ops.depthwise import depthwise_conv2d
+from ...te.ops.depthwise import Filters, depthwise_conv2d
 from ...te.post import Post
 from .conv2d import CONV2D
-from .depthwise import DEPTHWISE_CONV2D, filters_of, has_depthwise
+from .depthwise import DEPTHWISE_CONV2D, has_depthwise
 from .pool import AVERAGE_POOL, ELEMENTWISE, MAX_POOL
 from .template import Details, Expression, Kernel, Source, bound_tensors, identity_parameters, parameters
 from .workload import Workload, of_vectors, windowed, workload_of_area
@@ -207,11 +206,7 @@ def _multiplied_average(
     block, tensors = Blocks.of(config).block, bound_tensors(node)
     alone = workload_of_area(replace(pool, template=DEPTHWISE_CONV2D.name), area)
     if has_depthwise(config) and DEPTHWISE_CONV2D.fits(config, alone):
-        filters = filters_of(config, pool.window)
-        ones = np.ones((1, 1, config.block_out, config.block_in), dtype=np.int8)
-        if filters.taps is not None:
-            row = np.ones((block, filters.rows_apart(pool.kernel[0]), pool.kernel[1]), dtype=np.int8)
-            ones = pack_taps_weight(config, row, np.array([pool.dilations[1]]))
+        filters = Filters.of(config, pool.window)
         program = depthwise_conv2d(
             blocks=Blocks.of(config),
             convolution=replace(pool.convolution, groups=pool.channels),
@@ -225,7 +220,7 @@ def _multiplied_average(
             workload=alone,
             source=Expression(program=program, post=operator.post),
             tensors=tensors,
-            constants={"W": Constant(form=unpacked, arrays=(ones,))},
+            constants={"W": Constant(form=unpacked, arrays=(filters.ones(config, pool.window),))},
             recorded=False,
         )
     # Each block of channels counts as an image, summed by products with the unit matrix.

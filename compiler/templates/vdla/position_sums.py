@@ -22,7 +22,7 @@ from ...te.blocks import Blocks, Window
 from ...te.ops.common import Spread
 from ...te.post import PLAIN
 from .conv2d import CONV2D
-from .depthwise import DEPTHWISE_CONV2D, filters_of, has_depthwise
+from .depthwise import DEPTHWISE_CONV2D, has_depthwise
 from .legalize import Legalized, Machine
 from .template import Constant, Details, Kernel, Source, byte_of, identity_parameters, parameters
 from .workload import Workload, windowed
@@ -83,8 +83,7 @@ def _takes(config: Config, graph: Graph, node: Node, swap: Node) -> bool:
     )
     if not whole or graph.tensors[node.inputs[0]].size * lanes >= depth * channels:
         return False
-    workload = _workload(config, products)
-    return filters_of(config, workload.window).sweep is None and DEPTHWISE_CONV2D.fits(config, workload)
+    return DEPTHWISE_CONV2D.fits(config, _workload(config, products))
 
 
 def _workload(config: Config, products: Products) -> Workload:

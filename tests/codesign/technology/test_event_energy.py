@@ -45,8 +45,8 @@ from vdla.sim.statistics import MEASURED, operand_statistics
 from vdla.verify.energy_programs import energy_program
 
 EVENTS = Events(
-    cycles=100, gemm=10, depthwise=2, overwriting=1, alu=3, slow=1, two=1, stored=4, window_reads=5, combined=1,
-    written=32, settings=2, posts=1, busy={"load": 20, "store": 30},
+    cycles=100, by_mode={"gemm": 10, "depthwise": 2}, overwriting=1, alu=3, slow=1, two=1, stored=4, window_reads=5,
+    combined=1, written=32, settings=2, posts=1, busy={"load": 20, "store": 30},
     read={"instruction": 160, "uop": 8, "wgt": 64, "inp": 32, "acc": 16, "par": 0, "operand": 4},
     issued={"load": 2, "compute": 4, "store": 4}, runs={"load": 3, "compute": 1, "store": 1, "written": 2},
 )  # fmt: skip
@@ -128,7 +128,7 @@ def test_coefficients_are_those_of_the_rows():
     )
     # Cycles count: a program without any costs nothing.
     nothing = Events(
-        cycles=0, gemm=0, depthwise=0, overwriting=0, alu=0, stored=0, window_reads=0, combined=0, written=0,
+        cycles=0, by_mode={}, overwriting=0, alu=0, stored=0, window_reads=0, combined=0, written=0,
         read=dict.fromkeys(EVENTS.read, 0),
     )  # fmt: skip
     assert sum(model.data(features_of(known["tiny"], nothing, dict.fromkeys(MEASURED, 0.0))).values()) == 0
@@ -214,7 +214,7 @@ def test_rates_give_back_what_they_were_measured_on():
         assert rates[name] * bases[name] == pytest.approx(changes[name] if bases[name] else 0)
     shipped = shipped_rates()
     assert 0 < shipped.rates["inputs"] < 8 and 0 < shipped.rates["products"] < 16
-    doubled = dataclasses.replace(EVENTS, gemm=22, depthwise=2)
+    doubled = dataclasses.replace(EVENTS, by_mode={"gemm": 22, "depthwise": 2})
     few, many = (shipped.changes(machine, events)["products"] for events in (EVENTS, doubled))
     assert many == pytest.approx(2 * few)
 
