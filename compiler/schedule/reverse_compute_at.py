@@ -130,14 +130,16 @@ def _intermediate_buffers(program: Program, parent: Seq, nest: Stmt, consumer: S
         if clash := sorted(writes & theirs.keys()):
             who = theirs[clash[0]][0].by.name
             raise LegalityError(
-                f"cannot move {name}: {who} uses {clash[0]}, which {name} writes", program, who
+                f"cannot move {name}: {who} must use {clash[0]} before {name} writes it", program, who
             )
         if s is nest:
             buffers = written & mine.keys()
         elif clash := sorted(written & mine.keys()):
             who = theirs[clash[0]][0].by.name
             raise LegalityError(
-                f"cannot move {name}: {who} writes {clash[0]}, which {name} reads", program, who
+                f"cannot move {name}: {who} must write {clash[0]} before {name} reads it; move {who} first",
+                program,
+                who,
             )
     if not buffers:
         reason = f"cannot move {name}: the loop nest into which it would move computes nothing that it reads"

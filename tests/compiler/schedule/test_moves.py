@@ -151,13 +151,13 @@ REVERSE = [
         "it must read single elements of T, all with the same indices",
     ),
     (triangle, lambda s: s.reverse_compute_at("take", "i"), "make does not provably write all of a box of S"),
-    (spoiled, lambda s: s.reverse_compute_at("take", "i"), "make uses A, which take writes"),
+    (spoiled, lambda s: s.reverse_compute_at("take", "i"), "make must use A before take writes it"),
     (
         summed,
         lambda s: s.reverse_compute_at("take", "i"),
         "different iterations of a touch the same elements of Y",
     ),
-    (between, lambda s: s.reverse_compute_at("take", "i"), "change writes S, which take reads"),
+    (between, lambda s: s.reverse_compute_at("take", "i"), "change must write S before take reads it"),
     (
         lambda: two(A[ROW, J], take(index=(P * 0, Q))),
         lambda s: s.reverse_compute_at("take", "i"),
