@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from itertools import zip_longest
 from typing import Any
 
 from .expr import Binary, Buffer, Call, Cast, Const, Expr, Load, Select, Var
@@ -62,9 +63,26 @@ def program_from_dict(values: Any) -> Program:
     except VerifyError as error:
         raise ProgramFormatError(f"is not a valid program: {error}") from None
     # Unused nodes, repeated equal nodes or another order of buffers are refused: a program has exactly one document.
-    if repr(program_to_dict(program)) != repr({name: document[name] for name in _FIELDS}):
-        raise ProgramFormatError("is not written in the form that `program_to_dict` writes")
+    written = program_to_dict(program)
+    for field in ("buffers", "nodes"):
+        pairs = zip_longest(document[field], written[field], fillvalue=_NOTHING)
+        for k, (found, expected) in enumerate(pairs):
+            if repr(found) != repr(expected):
+                raise ProgramFormatError(
+                    f"{field}[{k}] is {short(found)}, but `program_to_dict` writes {short(expected)} there for the "
+                    "same program; write the program with it"
+                )
     return program
+
+
+class _Nothing:
+    """The element that a list lacks, for error messages."""
+
+    def __repr__(self) -> str:
+        return "nothing"
+
+
+_NOTHING = _Nothing()
 
 
 _FIELDS = ("name", "parameters", "buffers", "nodes")

@@ -225,8 +225,8 @@ def read_description(path: Path, text: bytes, expected: int) -> Field:
     document = read_fields(path, text)
     if document.at("format").integer() != expected:
         raise ArchiveError(
-            f"{path}: has format {document.at('format').value}, but this version reads format {expected}; compile the "
-            "model again"
+            f"{path}: has format {document.at('format').value}, but this version of vdla reads format {expected}; "
+            "compile the model again"
         )
     return document
 
@@ -251,8 +251,8 @@ def read_target(path: Path, fields: Field) -> CpuTarget:
         check_known(target)
     except UnknownNameError as error:
         raise ArchiveError(
-            f"{path}: was compiled for {error.kind} '{error.name}', which this version does not know; compile the "
-            "model here"
+            f"{path}: was compiled for {error.kind} '{error.name}', which this version of vdla does not know; "
+            "compile the model here"
         ) from None
     except TargetError as error:
         raise fields.fail(f"names a processor or features that LLVM does not know: {error}") from None

@@ -47,8 +47,8 @@ def save_lengths(path: Path, executable: LengthsExecutable) -> None:
     for rung in executable.rungs[::-1]:
         if rung.describe is None:
             raise UserError(
-                f'target "{executable.target}" does not support files with ranges of lengths; run the model, or '
-                "compile it for vdla or llvm"
+                f'a model compiled for several input lengths on target "{executable.target}" cannot be saved to a '
+                "file; run it without a file, or compile it for vdla or llvm"
             )
         with pool.named(f"{rung.length}/"):
             rungs.append({"length": rung.length, "cycles": rung.cycles, **rung.describe(pool)})

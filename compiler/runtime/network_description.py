@@ -280,8 +280,8 @@ def _check_launch(
     """
     given = {*launch.tensors, *launch.constants}
     names = {parameter.name for parameter in parameters}
-    if given != names or launch.tensors.keys() & launch.constants.keys():
-        raise entry.fail(f"must give one array for each of {', '.join(sorted(names)) or 'no parameters'}")
+    if wrong := sorted((given ^ names) | (launch.tensors.keys() & launch.constants.keys())):
+        raise entry.fail(f"must give one array for each parameter of the kernel; wrong: {', '.join(wrong)}")
     places: dict[str, tuple[int, int]] = {}
     for parameter in parameters:
         name = launch.tensors.get(parameter.name)
