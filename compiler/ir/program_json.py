@@ -49,10 +49,12 @@ def program_from_dict(values: Any) -> Program:
         )
     nodes = document["nodes"]
     if type(nodes) is not list or not 0 < len(nodes) <= MOST_NODES:
-        raise ProgramFormatError(f"nodes must be a list of 1 to {MOST_NODES} nodes")
+        raise ProgramFormatError(f"nodes is {_length(nodes)}, but must be a list of 1 to {MOST_NODES} nodes")
     match read_nodes(buffers, nodes)[-1]:
         case Const() | Var() | Binary() | Cast() | Select() | Load() | Call() | Region():
-            raise ProgramFormatError("the last node must be a statement, the program's body")
+            raise ProgramFormatError(
+                f"the last node is {short(nodes[-1])}, but must be a statement, the program's body"
+            )
         case body:
             pass
     program = Program(
@@ -184,15 +186,21 @@ def _fields(values: Any) -> Mapping[str, Any]:
     return values
 
 
+def _length(values: Any) -> str:
+    return f"a list of {len(values)}" if type(values) is list else short(values)
+
+
 def _buffers(values: Any) -> list[Buffer]:
     if type(values) is not list or not 0 < len(values) <= MOST_BUFFERS:
-        raise ProgramFormatError(f"buffers must be a list of 1 to {MOST_BUFFERS} buffers")
+        raise ProgramFormatError(
+            f"buffers is {_length(values)}, but must be a list of 1 to {MOST_BUFFERS} buffers"
+        )
     found: list[Buffer] = []
     for k, value in enumerate(values):
         where = f"buffers[{k}]"
         if type(value) is not list or not 3 <= len(value) <= 3 + MOST_RANK:
             raise ProgramFormatError(
-                f"{where} must be a list: name, type, memory and at most {MOST_RANK} sizes"
+                f"{where} is {short(value)}, but must be a list: name, type, memory and at most {MOST_RANK} sizes"
             )
         name, dtype, scope, *shape = value
         if type(dtype) is not str or dtype not in list(DType):

@@ -235,7 +235,7 @@ def read_target(path: Path, fields: Field) -> CpuTarget:
     """The target that `fields` describes. Raises ArchiveError if this machine may not be able to run its code."""
     sizes = fields.at("cache_bytes").shape()
     if len(sizes) != 2:
-        raise fields.at("cache_bytes").fail("must be two numbers, the bytes of the L1 and of the L2 cache")
+        raise fields.at("cache_bytes").fail(f"is {list(sizes)}, but must be the bytes of the L1 and L2 cache")
     target = CpuTarget(
         triple=fields.at("triple").matching(_NAME, "name of a system"),
         cpu=fields.at("cpu").matching(_NAME, "name of a processor"),

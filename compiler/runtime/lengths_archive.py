@@ -84,7 +84,8 @@ def load_lengths(path: Path, reader: Callable[[str], Read]) -> LengthsExecutable
     sizes = [entry.at("length").integer(1) for entry in entries]
     if not sizes or sizes != sorted(set(sizes)) or sizes[-1] != lengths.most or lengths.least > sizes[0]:
         raise document.at("rungs").fail(
-            f"must be lengths in ascending order, the first at least {lengths.least}, the last {lengths.most}"
+            f"are for the lengths {sizes}, which must be in ascending order, the first at least {lengths.least}, the "
+            f"last {lengths.most}"
         )
     cycles = [None if entry.at("cycles").value is None else entry.at("cycles").integer() for entry in entries]
     executables = reader(target)(path, entries, arrays)

@@ -174,8 +174,8 @@ def described_graph(document: Field, constants: Mapping[str, np.ndarray]) -> Gra
         )
         outputs.append(plain_output(name, known))
     for name in (*inputs, *[output.tensor for output in outputs if output.tensor not in held]):
-        if tensors[name].block != 1:
-            raise document.at("tensors").at(name).at("block").fail("must be 1 for an input or output")
+        if (block := tensors[name].block) != 1:
+            raise document.at("tensors").at(name).at("block").fail(f"is {block}; inputs and outputs have 1")
     return Graph(
         name=document.at("name").text(),
         inputs=tuple([replace(plain_input(tensors[name]), rows=rows.get(name)) for name in inputs]),

@@ -432,7 +432,7 @@ def test_files_are_read_field_by_field(on_accelerator: LengthsExecutable, tmp_pa
         return document["rungs"][0]
 
     assert "cuda" in refused(lambda d: d.update(target_text="cuda"))
-    assert "must be lengths in ascending order, the first at least 1, the last 12" in refused(
+    assert "which must be in ascending order, the first at least 1, the last 12" in refused(
         lambda d: d.update(most=12)
     )
     assert "image_bytes" in refused(lambda d: rung(d).update(image_bytes=2**62))
