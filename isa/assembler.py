@@ -167,7 +167,10 @@ def _line(words: list[str], config: Config) -> int:
         digits = words[1] if len(words) == 2 else ""
         count = 2 * config.instruction_bytes
         if len(digits) != count or any(digit not in "0123456789abcdefABCDEF" for digit in digits):
-            raise EncodingError(f".word: expected {count} hexadecimal digits, the most significant first")
+            found = " ".join(words[1:])[:80]
+            raise EncodingError(
+                f".word {found}: expected {count} hexadecimal digits, the most significant first"
+            )
         return int(digits, 16)
     layout = formats(config).get(name)
     if layout is None:

@@ -296,7 +296,7 @@ def _from_table(table: dict[str, Any], where: str) -> Config:
     values = dict(table)
     memory = values.pop("memory", {})
     if not isinstance(memory, dict):
-        raise ConfigError(f"{where}: memory must be a table, [memory]")
+        raise ConfigError(f"{where}: memory = {memory!r}: expected a table, [memory]")
     _check_names(values, Config, where, "")
     _check_names(memory, Memory, where, "memory.")
     if isinstance(values.get("extensions"), list):
@@ -317,7 +317,7 @@ def _check_names(values: dict[str, Any], kind: type, where: str, prefix: str) ->
         if name in ("extensions", "instructions"):
             if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
                 names = f"from {', '.join(EXTENSIONS)}" if name == "extensions" else 'as "module:NAME"'
-                raise ConfigError(f"{where}: {name} must be a list of names {names}")
+                raise ConfigError(f"{where}: {name} = {value!r}: expected a list of names {names}")
         elif name not in ("name", *OTHER_TYPES) and (isinstance(value, bool) or not isinstance(value, int)):
             raise ConfigError(f"{where}: {prefix}{name} = {value!r}: expected an integer")
 

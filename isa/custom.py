@@ -108,7 +108,9 @@ class AluInstruction:
         for part in ("compute", "simulate", "rtl"):
             if not callable(getattr(self, part)):
                 kind = "class of an Amaranth component" if part == "rtl" else "function of two operands"
-                raise ConfigError(f"instruction {self.name}: {part} must be a {kind}")
+                raise ConfigError(
+                    f"instruction {self.name}: {part} = {getattr(self, part)!r}: must be a {kind}"
+                )
 
     @property
     def operation(self) -> AluOperation:

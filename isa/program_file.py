@@ -50,7 +50,11 @@ def config_from_dict(values: dict[str, Any]) -> Config:
             }
         )
     except (KeyError, TypeError) as error:
-        raise ConfigError(f"the configuration's fields are not those of this version: {error}") from None
+        problem = f"field {error} is missing" if isinstance(error, KeyError) else str(error)
+        raise ConfigError(
+            f"the configuration does not have the fields of this version of vdla ({problem}); use this version to "
+            "write it"
+        ) from None
 
 
 def to_bytes(program: Program) -> bytes:
@@ -99,8 +103,8 @@ def from_bytes(data: bytes, where: str) -> Program:
             raise ProgramError(f"{where}: not a program file; {hint}")
         if metadata["version"] != FORMAT_VERSION:
             raise ProgramError(
-                f"{where}: program file of version {metadata['version']}, this is version {FORMAT_VERSION}; "
-                "compile the model again"
+                f"{where}: has version {metadata['version']} of the program format, but this vdla reads version "
+                f"{FORMAT_VERSION}; compile the model again"
             )
         return Program(
             config=config_from_dict(metadata["config"]),

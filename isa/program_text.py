@@ -130,7 +130,7 @@ def _line(parts: _Parts, line: str) -> None:
         case ".segment":
             words = rest.split(maxsplit=3)
             if len(words) != 4:
-                raise ProgramError('.segment: expected ADDRESS SIZE KIND "NAME"')
+                raise ProgramError(f'.segment {rest[:60]}: expected ADDRESS SIZE KIND "NAME"')
             address, size = _number(words[0]), _number(words[1])
             label = _json(words[3], str, "a string")
             parts.segments.append(Segment(name=label, kind=words[2], address=address, size=size))
@@ -139,7 +139,7 @@ def _line(parts: _Parts, line: str) -> None:
         case ".groups":
             groups = _json(rest, list, "a list of names")
             if not all(isinstance(item, str) for item in groups):
-                raise ProgramError(".groups: expected a list of names")
+                raise ProgramError(f".groups {rest[:60]}: expected a list of names")
             parts.groups = tuple(groups)
         case ".group":
             label = _json(rest, str, "a string") if rest else None
@@ -163,7 +163,7 @@ def _data(parts: _Parts, rest: str) -> None:
     try:
         data = bytes.fromhex(digits)
     except ValueError:
-        raise ProgramError(".data: expected ADDRESS and bytes in hexadecimal") from None
+        raise ProgramError(f".data {rest[:60]}: expected ADDRESS and bytes in hexadecimal") from None
     if start + len(data) > len(parts.image):
         raise ProgramError(
             f".data: bytes {start}..{start + len(data)} lie outside the image of {len(parts.image)} bytes; "

@@ -42,6 +42,11 @@ def read_scratchpads(path: Path, config: Config) -> dict[str, NDArray[np.uint8]]
             f"{path}: the file is not an .npz archive of uint8 arrays, one for each memory; `vdla cosim` writes such "
             "files"
         ) from None
-    if not np.isfinite(arrays["par"][:, 1].view(np.float32)).all():
-        raise FileError(f"{path}: par: a scale is not finite; give finite scales")
+    scales = arrays["par"][:, 1].view(np.float32)
+    bad = np.argwhere(~np.isfinite(scales))
+    if bad.size:
+        entry, lane = bad[0]
+        raise FileError(
+            f"{path}: array 'par': the scale of entry {entry}, lane {lane} is {scales[entry, lane]}; give finite scales"
+        )
     return contents

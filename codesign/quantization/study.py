@@ -65,7 +65,7 @@ class SearchSettings:
 
     def __post_init__(self) -> None:
         if self.budget < 1:
-            raise UserError("the budget must be at least 1 evaluation")
+            raise UserError(f"budget = {self.budget}; give 1 evaluation or more")
         if self.seed < 0:
             raise UserError(f"seed = {self.seed}; give a number of 0 or more")
 

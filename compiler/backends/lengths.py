@@ -167,8 +167,8 @@ def load_lengths(path: Path) -> LengthsExecutable:
             backend = None
         if not isinstance(backend, LengthsBackend):
             raise ArchiveError(
-                f'{path}: is for target "{target}", which does not support files with ranges of lengths; compile the '
-                "model again"
+                f'{path}: is a model compiled for several input lengths on target "{target}", which has no such files; '
+                "compile the model again for vdla or llvm"
             )
         return backend.read_rungs
 

@@ -58,13 +58,15 @@ def export_function(
     except ImportError as error:
         raise UserError(f"{label}: JAX functions need the package {error.name}: {INSTALL}") from None
     names, values = _bound(model, label, args, kwargs or {})
-    try:
-        arrays = [jax.numpy.asarray(value) for value in values]
-    except TypeError:
-        way_out = "bind parameters first: functools.partial(function, parameters)"
-        raise UserError(f"{label}: each of its arguments must be an array; {way_out}") from None
     inputs = []
-    for name, array in zip(names, arrays, strict=True):
+    for name, value in zip(names, values, strict=True):
+        try:
+            array = jax.numpy.asarray(value)
+        except TypeError:
+            way_out = "bind parameters first: functools.partial(function, parameters)"
+            raise UserError(
+                f"{label}: argument {name} is no array, but {type(value).__name__}; {way_out}"
+            ) from None
         symbols = (dynamic_shapes or {}).get(name, {})
         shape = tuple([symbols.get(axis, size) for axis, size in enumerate(array.shape)])
         inputs.append(jax.ShapeDtypeStruct(shape, array.dtype))

@@ -146,7 +146,8 @@ class _Machine:
             count = np.asarray(self.memory.value(extent, iterations))
             if count.min() != count.max():
                 raise EvaluateError(
-                    f"a copied region of {region.buffer.name} must have the same extents in all iterations"
+                    f"a copied region of {region.buffer.name} has {count.min()} to {count.max()} elements along "
+                    f"dimension {d}, but must have the same number in all iterations"
                 )
             begin = np.asarray(self.memory.value(start, iterations))
             begin = begin.reshape((1,) * (len(iterations.axes) - begin.ndim) + begin.shape)

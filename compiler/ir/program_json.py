@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from itertools import zip_longest
 from typing import Any
 
 from .expr import Binary, Buffer, Call, Cast, Const, Expr, Load, Select, Var
@@ -48,10 +49,12 @@ def program_from_dict(values: Any) -> Program:
         )
     nodes = document["nodes"]
     if type(nodes) is not list or not 0 < len(nodes) <= MOST_NODES:
-        raise ProgramFormatError(f"nodes must be a list of 1 to {MOST_NODES} nodes")
+        raise ProgramFormatError(f"nodes is {_length(nodes)}, but must be a list of 1 to {MOST_NODES} nodes")
     match read_nodes(buffers, nodes)[-1]:
         case Const() | Var() | Binary() | Cast() | Select() | Load() | Call() | Region():
-            raise ProgramFormatError("the last node must be a statement, the program's body")
+            raise ProgramFormatError(
+                f"the last node is {short(nodes[-1])}, but must be a statement, the program's body"
+            )
         case body:
             pass
     program = Program(
@@ -62,9 +65,26 @@ def program_from_dict(values: Any) -> Program:
     except VerifyError as error:
         raise ProgramFormatError(f"is not a valid program: {error}") from None
     # Unused nodes, repeated equal nodes or another order of buffers are refused: a program has exactly one document.
-    if repr(program_to_dict(program)) != repr({name: document[name] for name in _FIELDS}):
-        raise ProgramFormatError("is not written in the form that `program_to_dict` writes")
+    written = program_to_dict(program)
+    for field in ("buffers", "nodes"):
+        pairs = zip_longest(document[field], written[field], fillvalue=_NOTHING)
+        for k, (found, expected) in enumerate(pairs):
+            if repr(found) != repr(expected):
+                raise ProgramFormatError(
+                    f"{field}[{k}] is {short(found)}, but `program_to_dict` writes {short(expected)} there for the "
+                    "same program; write the program with it"
+                )
     return program
+
+
+class _Nothing:
+    """The element that a list lacks, for error messages."""
+
+    def __repr__(self) -> str:
+        return "nothing"
+
+
+_NOTHING = _Nothing()
 
 
 _FIELDS = ("name", "parameters", "buffers", "nodes")
@@ -166,15 +186,21 @@ def _fields(values: Any) -> Mapping[str, Any]:
     return values
 
 
+def _length(values: Any) -> str:
+    return f"a list of {len(values)}" if type(values) is list else short(values)
+
+
 def _buffers(values: Any) -> list[Buffer]:
     if type(values) is not list or not 0 < len(values) <= MOST_BUFFERS:
-        raise ProgramFormatError(f"buffers must be a list of 1 to {MOST_BUFFERS} buffers")
+        raise ProgramFormatError(
+            f"buffers is {_length(values)}, but must be a list of 1 to {MOST_BUFFERS} buffers"
+        )
     found: list[Buffer] = []
     for k, value in enumerate(values):
         where = f"buffers[{k}]"
         if type(value) is not list or not 3 <= len(value) <= 3 + MOST_RANK:
             raise ProgramFormatError(
-                f"{where} must be a list: name, type, memory and at most {MOST_RANK} sizes"
+                f"{where} is {short(value)}, but must be a list: name, type, memory and at most {MOST_RANK} sizes"
             )
         name, dtype, scope, *shape = value
         if type(dtype) is not str or dtype not in list(DType):

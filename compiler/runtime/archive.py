@@ -227,8 +227,8 @@ def read_description(path: Path, text: bytes, expected: int) -> Field:
     document = read_fields(path, text)
     if document.at("format").integer() != expected:
         raise ArchiveError(
-            f"{path}: has format {document.at('format').value}, but this version reads format {expected}; compile the "
-            "model again"
+            f"{path}: has format {document.at('format').value}, but this version of vdla reads format {expected}; "
+            "compile the model again"
         )
     return document
 
@@ -237,7 +237,7 @@ def read_target(path: Path, fields: Field) -> CpuTarget:
     """The target that `fields` describes. Raises ArchiveError if this machine may not be able to run its code."""
     sizes = fields.at("cache_bytes").shape()
     if len(sizes) != 2:
-        raise fields.at("cache_bytes").fail("must be two numbers, the bytes of the L1 and of the L2 cache")
+        raise fields.at("cache_bytes").fail(f"is {list(sizes)}, but must be the bytes of the L1 and L2 cache")
     target = CpuTarget(
         triple=fields.at("triple").matching(_NAME, "name of a system"),
         cpu=fields.at("cpu").matching(_NAME, "name of a processor"),
@@ -253,8 +253,8 @@ def read_target(path: Path, fields: Field) -> CpuTarget:
         check_known(target)
     except UnknownNameError as error:
         raise ArchiveError(
-            f"{path}: was compiled for {error.kind} '{error.name}', which this version does not know; compile the "
-            "model here"
+            f"{path}: was compiled for {error.kind} '{error.name}', which this version of vdla does not know; "
+            "compile the model here"
         ) from None
     except TargetError as error:
         raise fields.fail(f"names a processor or features that LLVM does not know: {error}") from None

@@ -103,7 +103,7 @@ def described_kernel_launches(
 def _three(entry: Field, most: int) -> tuple[int, int, int]:
     numbers = [number.integer(1, most) for number in entry.items()]
     if len(numbers) != 3:
-        raise entry.fail("must have three numbers, along x, y and z")
+        raise entry.fail(f"is {numbers}, but must be three numbers, along x, y and z")
     return numbers[0], numbers[1], numbers[2]
 
 
@@ -127,7 +127,8 @@ def _tensor_map(entry: Field) -> TensorMap:
     shape, box = entry.at("shape").shape(), entry.at("box").shape()
     if not 1 <= len(shape) == len(box) <= _MOST_AXES:
         raise entry.fail(
-            f"must have a shape and a box with the same number of dimensions, at most {_MOST_AXES}"
+            f"has a shape of {len(shape)} dimensions and a box of {len(box)}; they must have the same number, 1 to "
+            f"{_MOST_AXES}"
         )
     return TensorMap(
         element_bytes=entry.at("element_bytes").integer(1, 8),

@@ -47,8 +47,8 @@ def save_lengths(path: Path, executable: LengthsExecutable) -> None:
     for rung in executable.rungs[::-1]:
         if rung.describe is None:
             raise UserError(
-                f'target "{executable.target}" does not support files with ranges of lengths; run the model, or '
-                "compile it for vdla or llvm"
+                f'a model compiled for several input lengths on target "{executable.target}" cannot be saved to a '
+                "file; run it without a file, or compile it for vdla or llvm"
             )
         with pool.named(f"{rung.length}/"):
             rungs.append({"length": rung.length, "cycles": rung.cycles, **rung.describe(pool)})
@@ -84,7 +84,8 @@ def load_lengths(path: Path, reader: Callable[[str], Read]) -> LengthsExecutable
     sizes = [entry.at("length").integer(1) for entry in entries]
     if not sizes or sizes != sorted(set(sizes)) or sizes[-1] != lengths.most or lengths.least > sizes[0]:
         raise document.at("rungs").fail(
-            f"must be lengths in ascending order, the first at least {lengths.least}, the last {lengths.most}"
+            f"are for the lengths {sizes}, which must be in ascending order, the first at least {lengths.least}, the "
+            f"last {lengths.most}"
         )
     cycles = [None if entry.at("cycles").value is None else entry.at("cycles").integer() for entry in entries]
     executables = reader(target)(path, entries, arrays)

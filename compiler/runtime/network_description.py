@@ -175,8 +175,8 @@ def described_graph(document: Field, constants: Mapping[str, np.ndarray]) -> Gra
         )
         outputs.append(plain_output(name, known))
     for name in (*inputs, *[output.tensor for output in outputs if output.tensor not in held]):
-        if tensors[name].block != 1:
-            raise document.at("tensors").at(name).at("block").fail("must be 1 for an input or output")
+        if (block := tensors[name].block) != 1:
+            raise document.at("tensors").at(name).at("block").fail(f"is {block}; inputs and outputs have 1")
     return Graph(
         name=document.at("name").text(),
         inputs=tuple([replace(plain_input(tensors[name]), rows=rows.get(name)) for name in inputs]),
@@ -282,8 +282,8 @@ def _check_launch(
     """
     given = {*launch.tensors, *launch.constants}
     names = {parameter.name for parameter in parameters}
-    if given != names or launch.tensors.keys() & launch.constants.keys():
-        raise entry.fail(f"must give one array for each of {', '.join(sorted(names)) or 'no parameters'}")
+    if wrong := sorted((given ^ names) | (launch.tensors.keys() & launch.constants.keys())):
+        raise entry.fail(f"must give one array for each parameter of the kernel; wrong: {', '.join(wrong)}")
     places: dict[str, tuple[int, int]] = {}
     for parameter in parameters:
         name = launch.tensors.get(parameter.name)

@@ -191,7 +191,8 @@ def _read_view(
         steps = entry.at("steps").shape()
         if len(steps) != len(shape) or sum(steps) + entry.at("start").integer() > 2**40:
             raise entry.at("steps").fail(
-                f"must be {len(shape)} steps, one for each dimension; start and steps add up to at most 2**40"
+                f"are {list(steps)}, but must be {len(shape)} steps, one for each dimension, that add up with the "
+                "start to at most 2**40"
             )
         if problem := memory_problem(8 * prod(shape)):
             raise entry.fail(problem)
@@ -202,7 +203,8 @@ def _read_view(
         or not -1 <= view.min(initial=0) <= view.max(initial=0) < size
     ):
         raise entry.fail(
-            f"must give each element of shape {list(shape)} a position in a tensor of {size} elements, or -1"
+            f"has the type {view.dtype}, the shape {list(view.shape)} and values from {view.min(initial=0)} to "
+            f"{view.max(initial=0)}, but must be int64 of shape {list(shape)} with values from -1 to {size - 1}"
         )
     return view
 
@@ -220,7 +222,7 @@ def _quantization(entry: Field) -> Quantization:
     low = entry.at("zero_point").value
     limits = np.iinfo(dtype)
     if not isinstance(low, int) or not limits.min <= low <= limits.max:
-        raise entry.at("zero_point").fail(f"is not a value of {dtype}")
+        raise entry.at("zero_point").fail(f"is {low!r:.60}, not a value of {dtype}")
     scale = np.float32(entry.at("scale").number())
     return Quantization(scale=scale, zero_point=low, dtype=cast(ActivationType, dtype))
 
@@ -228,7 +230,7 @@ def _quantization(entry: Field) -> Quantization:
 def _tensor(name: str, entry: Field) -> Tensor:
     shape = entry.at("shape").shape()
     if len(shape) not in (2, 4):
-        raise entry.at("shape").fail("must have 2 or 4 dimensions")
+        raise entry.at("shape").fail(f"is {list(shape)}, but must have 2 or 4 dimensions")
     return quantized_tensor(name, shape, _quantization(entry.at("quantization")))
 
 
@@ -274,4 +276,6 @@ def _type(entry: Field) -> DType:
 
 def _check_size(entry: Field, shape: tuple[int, ...], tensor: Tensor) -> None:
     if np.prod(shape, dtype=np.int64) != tensor.size:
-        raise entry.at("shape").fail(f"must have as many elements as tensor {tensor.name!r}")
+        raise entry.at("shape").fail(
+            f"is {list(shape)}, but tensor {tensor.name!r} has {tensor.size} elements"
+        )

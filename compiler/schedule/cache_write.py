@@ -49,7 +49,9 @@ def cache_write(program: Program, buffer: str, loop: str | None, scope: str) -> 
         raise LegalityError(reason, program, writer.name)
     result = write_regions(body, {}, ranges)[old]
     if not fills_box(uses[0].starts, (1,) * len(old.shape), result.extents, around, ranges):
-        reason = f"cannot cache {buffer}: {writer.name} does not write all of a box in {where}"
+        reason = (
+            f"cannot cache {buffer}: {writer.name} must write a whole rectangle of it in {where}, not a part"
+        )
         raise LegalityError(reason, program, writer.name)
     local = local_buffer(program, result, ranges, scope)
     copy = Copy(

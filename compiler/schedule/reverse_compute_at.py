@@ -7,6 +7,7 @@ from itertools import pairwise
 
 from ..ir.bounds import Ranges, loop_range, loop_ranges
 from ..ir.expr import Buffer, Const, Expr, Var
+from ..ir.expression_printer import format_expr
 from ..ir.regions import box_of, expr_bounds, hull, read_regions, region_of, write_regions
 from ..ir.stmt import Alloc, Assign, For, NamedStmt, Program, Reduce, Region, Seq, Stmt, seq
 from ..ir.visit import free_vars, map_expressions, substitute_expr
@@ -57,7 +58,8 @@ def reverse_compute_at(program: Program, name: str, loop: str) -> Program:
         box = _box(program, nest, at, own, buffer, outer, ranges, name)
         limits = _limits(program, uses, box, chain, outer, ranges, name)
         if any(v in shrunken and shrunken[v] != limit for v, limit in limits.items()):
-            reason = f"cannot move {name}: the boxes of {', '.join(sorted(wanted))} differ"
+            buffers = " and ".join(sorted(wanted))
+            reason = f"cannot move {name}: an iteration of {loop} writes unequal ranges of {buffers}; make them equal"
             raise LegalityError(reason, program, name)
         shrunken |= limits
     over = {**outer, **loop_ranges(chain)}
@@ -131,14 +133,16 @@ def _intermediate_buffers(program: Program, parent: Seq, nest: Stmt, consumer: S
         if clash := sorted(writes & theirs.keys()):
             who = theirs[clash[0]][0].by.name
             raise LegalityError(
-                f"cannot move {name}: {who} uses {clash[0]}, which {name} writes", program, who
+                f"cannot move {name}: {who} must use {clash[0]} before {name} writes it", program, who
             )
         if s is nest:
             buffers = written & mine.keys()
         elif clash := sorted(written & mine.keys()):
             who = theirs[clash[0]][0].by.name
             raise LegalityError(
-                f"cannot move {name}: {who} writes {clash[0]}, which {name} reads", program, who
+                f"cannot move {name}: {who} must write {clash[0]} before {name} reads it; move {who} first",
+                program,
+                who,
             )
     if not buffers:
         reason = f"cannot move {name}: the loop nest into which it would move computes nothing that it reads"
@@ -185,8 +189,9 @@ def _box(
             u.starts, u.extents, whole.extents, (*own, *around), outer
         ):
             return box, whole
-    reason = f"{where}{writes[0].by.name} does not provably write all of a box of {name} under {at.name}"
-    raise LegalityError(reason, program, writes[0].by.name)
+    who = writes[0].by.name
+    reason = f"{where}{who} must write a whole rectangle of {name} in each iteration of {at.name}, but may write less"
+    raise LegalityError(reason, program, who)
 
 
 def _region(regions: dict[Buffer, Region], name: str) -> Region:
@@ -225,7 +230,9 @@ def _limits(
             )
         low, count = bounds[0], plus(minus(bounds[1], bounds[0]), _ONE)
         if not lies_inside(low, count, whole.starts[d], whole.extents[d], outer):
-            reason = f"cannot move {name}: it may read more of {buffer} than is computed"
+            reason = (
+                f"cannot move {name}: it may read elements of {buffer} that the producing loops do not write"
+            )
             raise LegalityError(reason, program, name)
         if lies_inside(low, count, box.starts[d], box.extents[d], ranges):
             continue
@@ -234,7 +241,8 @@ def _limits(
         elsewhere = set().union(*(free_vars(x) for i, x in enumerate(index) if i != d))
         rest = e if alone is None else minus(e, Var(alone))
         if alone is None or free_vars(rest) & over.keys() or alone in elsewhere:
-            reason = f"cannot move {name}: its index {d} of {buffer} is not one of its loops alone"
+            which = f"index {d} of {buffer}, `{format_expr(e)}`,"
+            reason = f"cannot move {name}: {which} must be one loop variable (plus constants) that no other index has"
             raise LegalityError(reason, program, name)
         limits[alone] = minus(box.starts[d], rest), box.extents[d]
     return limits

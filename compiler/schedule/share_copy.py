@@ -49,10 +49,13 @@ def share_copy(program: Program, name: str, axes: Axes, width: int) -> Program:
     kinds = [axis for axis, _ in axes]
     threads = [axis for axis in AXES if axis.startswith("thread")]
     if len(set(kinds)) != len(kinds) or not kinds or not set(kinds) <= set(threads):
-        reason = f"{where}{', '.join(kinds)} are not different axes of threads ({', '.join(threads)})"
+        reason = (
+            f"{where}its axes ({', '.join(kinds) or 'none'}) must be different ones of {', '.join(threads)}"
+        )
         raise LegalityError(reason, program, name)
-    if any(count < 1 for _, count in axes):
-        raise LegalityError(f"{where}each axis must have at least one thread", program, name)
+    for axis, count in axes:
+        if count < 1:
+            raise LegalityError(f"{where}{axis} has {count} threads, but needs at least one", program, name)
     extents = [e.value if isinstance(e, Const) else None for e in wide(copy.destination.extents)]
     sizes = [int(e) for e in extents if e is not None]
     if len(sizes) < len(extents):

@@ -67,10 +67,13 @@ class _Mismatch(Exception):
         return f"{self.text} {' against '.join(parts)}".strip()
 
 
+def _differ(what: str, a: Buffer, f: Buffer) -> _Mismatch:
+    return _Mismatch(f"buffer {format_buffer(a)} needs the {what} of the intrinsic's {format_buffer(f)}")
+
+
 def _show(part: Node | Expr) -> str:
-    if isinstance(part, Const | Var | Binary | Cast | Select | Load | Call):
-        return f"`{format_expr(part)}`"
-    return f"`{summarize(part)}`"
+    expression = isinstance(part, Const | Var | Binary | Cast | Select | Load | Call)
+    return f"`{format_expr(part) if expression else summarize(part)}`"
 
 
 class _Match:
@@ -105,7 +108,7 @@ class _Match:
         regions: list[Region] = []
         for formal in self.declaration.parameters:
             if formal.name not in self.operands:
-                raise _Mismatch(f"no access corresponds to the intrinsic's parameter {formal.name}")
+                raise _Mismatch(f"the program accesses nothing like the intrinsic's {formal.name}")
             buffer, starts = self.operands[formal.name]
             lead = (Const(1),) * (len(starts) - len(formal.shape))
             extents = lead + tuple([Const(size) for size in formal.shape])
@@ -132,7 +135,7 @@ class _Match:
                     self.statement(x, y)
             case Alloc(buffer=a), Alloc(buffer=f):
                 if a.shape != f.shape or a.dtype is not f.dtype:
-                    raise _Mismatch(f"buffer {format_buffer(a)} does not match {format_buffer(f)}")
+                    raise _differ("shape and type", a, f)
                 self.locals[f.name] = a.name
                 self.statement(actual.body, formal.body)
             case Assign(), Assign():
@@ -163,46 +166,43 @@ class _Match:
         formal_indices: tuple[Expr, ...],
         where: Node | Expr,
     ) -> None:
-        if any(
-            not isinstance(part, Const | Var | Binary)
-            for index in formal_indices
-            for part in walk_expr(index)
-        ):
+        parts = [part for index in formal_indices for part in walk_expr(index)]
+        if not all(isinstance(part, Const | Var | Binary) for part in parts):
             self.look_up(buffer, indices, formal, formal_indices)
             return
         expected = [substitute_expr(i, self.variables) for i in formal_indices]
         if formal.name in self.locals:
-            if buffer.name != self.locals[formal.name] or list(indices) != expected:
-                raise _Mismatch(f"the intrinsic's buffer {formal.name} does not correspond to", where)
+            own = self.locals[formal.name]
+            if buffer.name != own or list(indices) != expected:
+                wants = f"`{own}[{', '.join(map(format_expr, expected))}]`"
+                text = f"where the intrinsic accesses {formal.name}, the program must access {wants}, not"
+                raise _Mismatch(text, Load(buffer, indices))
             return
         if buffer.dtype is not formal.dtype or buffer.scope != formal.scope:
-            wants = f"{formal.dtype} @ {formal.scope} ({formal.name})"
-            raise _Mismatch(f"buffer {format_buffer(buffer)} does not match {wants}")
+            raise _differ("type and memory", buffer, formal)
         lead = len(indices) - len(expected)
         if lead < 0:
-            raise _Mismatch(f"{buffer.name} has fewer dimensions than {formal.name}:", where)
-        starts = list(indices[:lead])
-        starts.extend(minus(i, e) for i, e in zip(indices[lead:], expected, strict=True))
+            raise _Mismatch(f"{buffer.name} has fewer dimensions than the intrinsic's {formal.name}:", where)
+        starts = [*indices[:lead], *map(minus, indices[lead:], expected)]
         for start in starts:
             if not isinstance(start, Const) and free_vars(start) & self.actual_names:
-                raise _Mismatch(
-                    f"the indices of {buffer.name} are not those of {formal.name} plus a constant:", where
-                )
+                text = f"{buffer.name} must have the indices of the intrinsic's {formal.name} plus constants:"
+                raise _Mismatch(text, where)
         held = self.operands.setdefault(formal.name, (buffer, tuple(starts)))
         if held[0].name != buffer.name or not all(map(_same, held[1], starts)):
-            raise _Mismatch(f"{formal.name} corresponds to different elements in different accesses:", where)
+            raise _Mismatch(f"the intrinsic's {formal.name} must always stand for the same elements:", where)
 
     def look_up(
         self, buffer: Buffer, indices: tuple[Expr, ...], formal: Buffer, formal_indices: tuple[Expr, ...]
     ) -> None:
         """Matches accesses to `buffer` and `formal` with indices read from memory; the operand is all of `buffer`."""
         if (buffer.dtype, buffer.scope, buffer.shape) != (formal.dtype, formal.scope, formal.shape):
-            raise _Mismatch(f"buffer {format_buffer(buffer)} does not match {format_buffer(formal)}")
+            raise _differ("type, memory and shape", buffer, formal)
         for index, expected in zip(indices, formal_indices, strict=True):
             self.expr(index, expected)
         held = self.operands.setdefault(formal.name, (buffer, (Const(0),) * len(indices)))
         if held[0].name != buffer.name:
-            raise _Mismatch(f"{formal.name} corresponds to two buffers, {held[0].name} and {buffer.name}")
+            raise _Mismatch(f"the intrinsic's {formal.name} stands for both {held[0].name} and {buffer.name}")
 
     def expr(self, actual: Expr, formal: Expr) -> None:
         match actual, formal:
@@ -252,17 +252,17 @@ class _Match:
                     continue
                 expected = substitute_expr(condition, self.variables)
                 if expected not in left:
-                    raise _Mismatch("`first` of the sum lacks the condition", expected)
+                    raise _Mismatch("the sum starts at zero without the intrinsic's condition", expected)
                 left.remove(expected)
             rest = all_of(*left)
-            if bad := free_vars(rest) & self.actual_names:
-                raise _Mismatch(f"`first` of the sum must not depend on loop {sorted(bad)[0]}:", actual.first)
+            if bad := sorted(free_vars(rest) & self.actual_names):
+                raise _Mismatch(f"the sum's start at zero must not depend on loop {bad[0]}:", actual.first)
             if not outer and rest != TRUE:
-                raise _Mismatch("`first` of the sum has conditions that the intrinsic lacks:", actual.first)
+                raise _Mismatch("an intrinsic without `first` cannot start its sum under the condition", rest)
             if not outer:
                 return
         if self.seen_first and rest != self.first:
-            raise _Mismatch("`first` of this sum differs from that of the sum before:", actual)
+            raise _Mismatch("two sums start at zero under different conditions, the second one is", actual)
         self.first, self.seen_first = rest, True
 
 

@@ -203,7 +203,9 @@ def program_of(*outputs: Tensor, name: str | None = None) -> Program:
     for output in outputs:
         _visit(output, order)
     if given := [output.name for output in outputs if output.body is None]:
-        raise ExpressionError(f"{given[0]} is a placeholder: nothing computes it")
+        raise ExpressionError(
+            f"the output {given[0]} is a placeholder, which has no value to compute; give tensors made by `compute`"
+        )
     plain = {t.name: Buffer(name=t.name, shape=t.shape, dtype=t.dtype) for t in order.values()}
     body = seq(*[_nest(tensor) for tensor in order.values() if tensor.body is not None])
     wanted = [output.name for output in outputs]

@@ -123,12 +123,16 @@ class AxiRules:
         """Raises RuleError if a transaction is incomplete; to be called when the master is quiet."""
         if self._waiting:
             raise RuleError(f"{', '.join(sorted(self._waiting))}: VALID while nothing is running")
-        if self._reads or self._writes or self._lengths or self._ahead or self._beats:
-            raise RuleError(
-                f"unfinished at the end: {self._reads} reads, {self._writes} writes, {len(self._lengths)} write "
-                f"addresses without data, {len(self._ahead)} bursts of data without address, {self._beats} beats of "
-                "one more burst"
-            )
+        left = {
+            "reads without all data": self._reads,
+            "writes without response": self._writes,
+            "write addresses without all data": len(self._lengths),
+            "bursts of write data without address": len(self._ahead),
+            "beats of a write burst without its last beat": self._beats,
+        }
+        if any(left.values()):
+            shown = ", ".join(f"{count} {name}" for name, count in left.items() if count)
+            raise RuleError(f"incomplete at the end of the run: {shown}")
 
     def _stable(self, channel: str, shown: Address | WriteBeat | None, ready: bool) -> None:
         before = self._waiting.pop(channel, None)

@@ -151,7 +151,7 @@ def _infinite(contents: dict[str, NDArray[np.uint8]]) -> dict[str, NDArray[np.ui
         (lambda c: c | {"acc": c["acc"].reshape(2, -1)}, ["acc is uint8 of shape (2,"]),
         (lambda c: c | {"inp": c["inp"].view(np.int8)}, ["inp is int8"]),
         (lambda c: c | {"uop": c["uop"].astype(object)}, ["not an .npz archive of uint8 arrays"]),
-        (_infinite, ["par: a scale is not finite"]),
+        (_infinite, ["array 'par': the scale of entry 1, lane 2 is inf"]),
     ],
     ids=["name", "size", "shape", "dtype", "pickle", "scale"],
 )

@@ -129,8 +129,8 @@ def test_unknown_references_are_refused(reference: str, message: str):
         ({"cycles": 17}, "cycles = 17: must be 1 to 16"),
         ({"immediates": (3, 2)}, r"immediates = \(3, 2\)"),
         ({"immediates": (0, 1 << 15)}, "both -32768 to 32767"),
-        ({"compute": 3}, "compute must be a function of two operands"),
-        ({"rtl": None}, "rtl must be a class of an Amaranth component"),
+        ({"compute": 3}, "compute = 3: must be a function of two operands"),
+        ({"rtl": None}, "rtl = None: must be a class of an Amaranth component"),
     ],
 )
 def test_wrong_instructions_are_refused(values: dict[str, object], message: str):
@@ -154,7 +154,7 @@ def test_wrong_lists_of_instructions_are_refused(instructions: tuple[AluInstruct
 
 @pytest.mark.parametrize("value", ['"XOR"', "[1]", "{}"])
 def test_wrong_lists_in_files_are_refused(value: str):
-    with pytest.raises(ConfigError, match='instructions must be a list of names as "module:NAME"'):
+    with pytest.raises(ConfigError, match='expected a list of names as "module:NAME"'):
         parse_config(f"instructions = {value}", "machine")
 
 

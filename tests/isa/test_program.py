@@ -141,7 +141,7 @@ def test_another_version_is_named():
         (".groups 3", "a list of names"),
         (".groups [3]", "a list of names"),
         ('.group "x"', ".groups does not list it"),
-        (".config {}", "fields are not those"),
+        (".config {}", "fields of this version of vdla (field 'extensions' is missing)"),
         ("GEMN", "no instruction 'GEMN'"),
     ],
 )

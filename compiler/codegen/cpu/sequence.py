@@ -164,7 +164,7 @@ class _Lists:
             names = ", ".join([p.name for p in call.module.parameters])
             raise ValueError(
                 f"{function} must have a memory location for each parameter ({names}); its call has locations for "
-                f"{', '.join(call.places)}"
+                f"{', '.join(call.places) or 'none'}"
             )
         for parameter in call.module.parameters:
             self._check_place(call, parameter)

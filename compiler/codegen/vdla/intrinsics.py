@@ -109,8 +109,8 @@ def post_attributes(post: Post, pool: PoolOperator = "max") -> tuple[tuple[str, 
     if combination is not None:
         if post.table:
             attributes["table_zero_point"] = combination.zero_point_self
-        elif combination.kind != "add" and combination.zero_point_self != post.zero_point:
-            raise ValueError(f"first operand of {combination.kind}: its zero point must be {post.zero_point}")
+        elif combination.kind != "add" and (own := combination.zero_point_self) != post.zero_point:
+            raise ValueError(f"operand 0 of {combination.kind} has zero point {own}, not {post.zero_point}")
         attributes |= {
             "combine": 1,
             "operand": int(combination.has_operand),

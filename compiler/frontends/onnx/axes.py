@@ -12,6 +12,14 @@ from .context import GraphContext
 from .model.model_rewrites import SOFTMAX_HAS_ONE_AXIS
 
 
+def described(array: np.ndarray | None) -> str:
+    """A constant input in an error: its type and shape, with its values if there are at most 8; None is "missing"."""
+    if array is None:
+        return "missing"
+    values = f" {array.tolist()}" if 0 < array.size <= 8 else ""
+    return f"{array.dtype}{list(array.shape)}{values}"
+
+
 def check_spatial(context: NodeErrors, node: OnnxNode, shape: tuple[int, ...]) -> None:
     """Raises InvalidNodeError for an input whose `shape` has no dimension after (N, C)."""
     if len(shape) < 3:

@@ -17,7 +17,7 @@ from ...ir.limits import (
     MOST_LOOPED_ELEMENTS,
 )
 from .attributes import STANDARD, OnnxNode, schema_of, subgraphs
-from .axes import gathered_axis, unit_axes, wrapped_indices
+from .axes import described, gathered_axis, unit_axes, wrapped_indices
 from .model.model_rewrites import SOFTMAX_HAS_ONE_AXIS, means_standard, standard_node
 
 LOOPED = frozenset(
@@ -258,7 +258,10 @@ def _one_hot(context: NodeErrors, node: OnnxNode, feeds: Mapping[str, np.ndarray
     indices, depth, values = (feeds.get(name) for name in node.inputs[:3])
     axis = node.integer("axis", -1)
     if indices is None or depth is None or values is None or depth.size != 1 or values.shape != (2,):
-        context.refuse(node, "must have indices, a depth of one number, and two values")
+        found = (
+            f"its indices ({described(indices)}), depth ({described(depth)}) and values ({described(values)})"
+        )
+        context.refuse(node, f"{found} must be a tensor, one number and a list of two numbers")
     count = int(depth.reshape(-1)[0])
     if count < 1 or not -indices.ndim - 1 <= axis <= indices.ndim:
         context.refuse(

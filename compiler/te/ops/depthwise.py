@@ -113,7 +113,10 @@ def depthwise_conv2d(
     for each channel, or if a window does not fit.
     """
     if not convolution.groups == convolution.channels == convolution.filters:
-        raise ValueError("a depthwise convolution must have one filter per channel")
+        raise ValueError(
+            f"a depthwise convolution must have as many groups and filters as channels, not {convolution.groups} "
+            f"groups and {convolution.filters} filters for {convolution.channels} channels"
+        )
     nb, cb = ceil_div(convolution.batch, blocks.batch), ceil_div(convolution.channels, blocks.block)
     own, taps, sweep = convolution.window, filters.taps, filters.sweep
     wide = in_vectors(blocks, own if taps is None else taps.widened(own))

@@ -69,7 +69,7 @@ def gather_nd(shape: Shape, indices: Shape, batch: int, *, dtype: DType = DType.
     depth = indices[-1]
     where, most = f"indices of shape {indices} with {batch} batch dimensions", len(shape) - batch
     if batch >= len(indices):
-        raise ValueError(f"{where} need at least one more dimension")
+        raise ValueError(f"{where} must have {batch + 1} or more dimensions, not {len(indices)}")
     if shape[:batch] != indices[:batch]:
         raise ValueError(f"{where} must begin with the same sizes as data of shape {shape}")
     if depth > most:

@@ -102,7 +102,9 @@ def expression_refusal(
     if {b.name for b in write_buffers(program.body)} & set(names) != {names[-1]}:
         return f"the program must write its last parameter, {names[-1]}, and no other parameter"
     if [name for name in names[:-1] if name in constants] != list(constants):
-        return f"constants must be names among {', '.join(names[:-1])}, in this order"
+        return (
+            f"constants ({', '.join(constants)}) must be names among {', '.join(names[:-1])}, in this order"
+        )
     try:
         runs = statement_runs(program)
     except ValueError as error:

@@ -127,7 +127,9 @@ def row_operator_from_dict(values: Any) -> RowOperator:
     if not _are_numbers(axes, 0, len(shape) - 1) or len(set(axes)) != len(axes):
         raise WorkloadError(f"rows_cuda: axes is {axes!r}, must be a list of different axes of {shape}")
     if type(bias) is not bool or not isinstance(epsilon, int | float) or not 0 <= epsilon < 1e30:
-        raise WorkloadError("rows_cuda: bias must be true or false, epsilon a number from 0 on")
+        raise WorkloadError(
+            f"rows_cuda: bias is {bias!r}, must be true or false; epsilon is {epsilon!r}, must be 0 to 1e30"
+        )
     found = RowOperator(
         operator=operator, shape=tuple(shape), axes=tuple(axes), bias=bias, epsilon=float(epsilon)
     )

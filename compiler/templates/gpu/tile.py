@@ -76,8 +76,9 @@ class Tile:
 
     def obstacle(self) -> str | None:
         """The reason why these sizes are no legal tile; None if the tile is legal."""
-        if min(self.rows, self.columns, self.depth, self.stages, self.splits, self.width) < 1:
-            return "all sizes must be at least 1"
+        for name in ("rows", "columns", "depth", "stages", "splits", "width"):
+            if getattr(self, name) < 1:
+                return f"{name} is {getattr(self, name)}, but must be at least 1"
         for size, own, groups, what in (
             (self.rows, self.thread_rows, self.row_groups, "rows"),
             (self.columns, self.thread_columns, self.column_groups, "columns"),

@@ -120,19 +120,26 @@ def load(description: Description) -> Measure:
             return _load_accelerator(config, workload)
         case {"kind": "vdla"}:
             raise TaskError(
-                "a task of the accelerator must have kind, config and workload, the last two JSON objects"
+                f"{_fields(description)}, but a task of the accelerator must have kind, config and workload, the last "
+                "two JSON objects"
             )
         case {"kind": "llvm", "target": dict(target), "workload": dict(workload), **rest} if not rest:
             return _load_processor(target, workload)
         case {"kind": "llvm"}:
             raise TaskError(
-                "a task on a processor must have kind, target and workload, the last two JSON objects"
+                f"{_fields(description)}, but a task on a processor must have kind, target and workload, the last two "
+                "JSON objects"
             )
         case {"kind": str(kind)} if kind.partition(" ")[0] in GPUS:
             return _load_gpu(description, kind)
         case _:
             known = ", ".join(f"'{name}'" for name in ("vdla", "llvm", *GPUS))
             raise TaskError(f"there are no tasks of the kind {description.get('kind')!r}; there are {known}")
+
+
+def _fields(description: Mapping[str, Any]) -> str:
+    """The beginning of an error that lists the fields of a task's description."""
+    return f"the fields of a task are {', '.join(map(str, description)) or 'missing'}"
 
 
 def _load_gpu(description: Description, kind: str) -> Measure:
@@ -161,7 +168,9 @@ def load_cuda_code(description: Description, compile: Compile | None = None) -> 
         case {"folder": str(folder), **task} if task.keys() == _PARTS:
             target, workload = _gpu_task(task)
         case _:
-            raise TaskError("a task to compile for a GPU must have kind, target, workload and folder")
+            raise TaskError(
+                f"{_fields(description)}, but a task to compile for a GPU must have kind, target, workload and folder"
+            )
     if compile is None:
         kind_of(target).check()  # A missing compiler is not the fault of a candidate.
     return lambda values: compile_candidate(target, workload, Path(folder), values, compile)
@@ -178,7 +187,10 @@ def load_cuda_device(description: Description, trials: Callable[[int], DeviceTri
             target, workload = _gpu_task(task)
             return trials(ordinal).task(target, workload, Path(folder))
         case _:
-            raise TaskError("a task to time on a GPU must have kind, target, workload, folder and device")
+            raise TaskError(
+                f"{_fields(description)}, but a task to time on a GPU must have kind, target, workload, folder and "
+                "device"
+            )
 
 
 def _gpu_task(task: Mapping[str, Any]) -> tuple[GpuTarget, CudaWorkload]:

@@ -147,7 +147,7 @@ def test_code_of_other_machines(tmp_path):
 def test_other_formats(path, monkeypatch):
     assert json.loads(members(path)["description.json"])["format"] == kernel_archive.FORMAT
     monkeypatch.setattr(kernel_archive, "FORMAT", kernel_archive.FORMAT + 1)
-    with pytest.raises(ArchiveError, match="has format 2, but this version reads format 3"):
+    with pytest.raises(ArchiveError, match="has format 2, but this version of vdla reads format 3"):
         load_kernels(path)
 
 

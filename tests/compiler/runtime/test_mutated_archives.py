@@ -203,10 +203,14 @@ def test_code_that_is_not_an_object_file_is_refused(saved: Path, tmp_path: Path,
         (
             ("target", "cpu"),
             "nonesuch",
-            "was compiled for cpu 'nonesuch', which this version does not know",
+            "was compiled for cpu 'nonesuch', which this version of vdla does not know",
         ),
-        (("target", "cpu"), "", "was compiled for cpu '', which this version does not know"),
-        (("target", "features"), "+nonesuch", "was compiled for feature 'nonesuch', which this version"),
+        (("target", "cpu"), "", "was compiled for cpu '', which this version of vdla does not know"),
+        (
+            ("target", "features"),
+            "+nonesuch",
+            "was compiled for feature 'nonesuch', which this version of vdla",
+        ),
         (
             ("target", "triple"),
             "pdp11-linux-gnu",

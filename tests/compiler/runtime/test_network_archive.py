@@ -181,7 +181,7 @@ def test_code_of_other_machines(tmp_path):
 
 def test_other_formats(path, monkeypatch):
     monkeypatch.setattr(network_archive, "NETWORK_FORMAT", network_archive.NETWORK_FORMAT + 1)
-    with pytest.raises(ArchiveError, match="has format 3, but this version reads format 4"):
+    with pytest.raises(ArchiveError, match="has format 3, but this version of vdla reads format 4"):
         load_network(path)
 
 
@@ -203,6 +203,6 @@ def test_processors_that_nobody_knows(path):
     network = compile_kernels(model(), cpu_ahead(parse_target("llvm")))
     save_network(path, replace(network, target=replace(network.target, cpu="pentium99")))
     with pytest.raises(
-        ArchiveError, match=r"was compiled for cpu 'pentium99', which this version does not know"
+        ArchiveError, match=r"was compiled for cpu 'pentium99', which this version of vdla does not know"
     ):
         load_network(path)

@@ -150,14 +150,18 @@ REVERSE = [
         lambda s: s.reverse_compute_at("add", "a"),
         "it must read single elements of T, all with the same indices",
     ),
-    (triangle, lambda s: s.reverse_compute_at("take", "i"), "make does not provably write all of a box of S"),
-    (spoiled, lambda s: s.reverse_compute_at("take", "i"), "make uses A, which take writes"),
+    (
+        triangle,
+        lambda s: s.reverse_compute_at("take", "i"),
+        "make must write a whole rectangle of S in each iteration of i",
+    ),
+    (spoiled, lambda s: s.reverse_compute_at("take", "i"), "make must use A before take writes it"),
     (
         summed,
         lambda s: s.reverse_compute_at("take", "i"),
         "different iterations of a touch the same elements of Y",
     ),
-    (between, lambda s: s.reverse_compute_at("take", "i"), "change writes S, which take reads"),
+    (between, lambda s: s.reverse_compute_at("take", "i"), "change must write S before take reads it"),
     (
         lambda: two(A[ROW, J], take(index=(P * 0, Q))),
         lambda s: s.reverse_compute_at("take", "i"),
@@ -166,12 +170,12 @@ REVERSE = [
     (
         lambda: two(A[ROW, J], take(value=S[minimum(P, Q), Q])),
         lambda s: s.reverse_compute_at("take", "i"),
-        "its index 0 of S is not one of its loops alone",
+        "must be one loop variable (plus constants) that no other index has",
     ),
     (
         lambda: two(A[ROW, J], take(value=S[Q, Q], extents=(10, 8))),
         lambda s: s.reverse_compute_at("take", "i"),
-        "its index 0 of S is not one of its loops alone",
+        "must be one loop variable (plus constants) that no other index has",
     ),
 ]
 
@@ -358,7 +362,7 @@ OTHERS = [
         lambda s: s.reorder("k", "j"),
         "sum touches the same elements of C in different iterations of",
     ),
-    (half, lambda s: s.cache_write("Y", None, "local"), "put does not write all of a box"),
+    (half, lambda s: s.cache_write("Y", None, "local"), "put must write a whole rectangle of it in"),
     (
         partly_started,
         lambda s: s.cache_write("C", None, "acc"),

@@ -169,13 +169,13 @@ REFUSED = [
     (
         padded,
         lambda s: s.share_copy("load", (("block.x", 4),), 1),
-        "block.x are not different axes of threads",
+        "its axes (block.x) must be different ones of thread.x",
     ),
-    (padded, lambda s: s.share_copy("load", (*X4, *X4), 1), "are not different axes of threads"),
+    (padded, lambda s: s.share_copy("load", (*X4, *X4), 1), "must be different ones of thread.x"),
     (
         padded,
         lambda s: s.share_copy("load", (("thread.x", 0),), 1),
-        "each axis must have at least one thread",
+        "thread.x has 0 threads, but needs at least one",
     ),
     (
         sums,

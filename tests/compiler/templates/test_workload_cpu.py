@@ -113,7 +113,7 @@ def test_what_is_no_program_to_be_tuned_is_refused():
             {"operator": "lstm"},
             "operator has 'lstm'|operator is 'lstm', must be one of conv2d, dense, matmul",
         ),
-        ({"constants": ["Y"]}, "constants must be names among X, W, in this order"),
+        ({"constants": ["Y"]}, r"constants \(Y\) must be names among X, W, in this order"),
         ({"constants": [1]}, r"constants is \[1\], must be a list of names"),
         ({"expression": None}, "sketch_cpu: expression is None, but must be an object"),
         ({"expression": {**expression, "buffers": long}}, "expression is not a valid program: dense"),

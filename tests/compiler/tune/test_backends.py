@@ -70,7 +70,7 @@ def test_configurations_come_back_with_their_digest(preset: str, monkeypatch: py
         ({"kind": "tpu"}, "no tasks of the kind 'tpu'"),
         ({"config": None}, "kind, config and workload"),
         ({"more": 1}, "kind, config and workload"),
-        ({"config": {"batch": 3}}, "fields are not those of this version"),
+        ({"config": {"batch": 3}}, "does not have the fields of this version of vdla"),
         ({"workload": {"template": "conv2d"}}, "has the fields"),
     ],
 )

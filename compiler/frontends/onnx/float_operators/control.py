@@ -15,6 +15,7 @@ import onnx
 from onnx import helper, numpy_helper
 
 from ..attributes import OnnxNode, read_node
+from ..axes import described
 from ..context import GraphContext
 from ..steps import Nodes
 from ..table import import_body, import_node
@@ -42,7 +43,7 @@ def _branch(context: GraphContext, node: OnnxNode) -> list[str]:
     """
     condition = context.array(node, 0, "condition")
     if condition is None or condition.size != 1:
-        context.refuse(node, "its condition must be a single value")
+        context.refuse(node, f"its condition ({described(condition)}) must be a single value")
     chosen = "then_branch" if condition.reshape(-1)[0] else "else_branch"
     return _iteration(context, node, _body(context, node, chosen), [], 0)
 
@@ -138,7 +139,10 @@ def _numbers(node: OnnxNode, attribute: str, count: int) -> list[int]:
 def _body(context: GraphContext, node: OnnxNode, attribute: str) -> onnx.GraphProto:
     body = node.attributes.get(attribute)
     if not isinstance(body, onnx.GraphProto):
-        context.refuse(node, f"its attribute {attribute} must be a graph")
+        context.refuse(
+            node,
+            f"its attribute {attribute} is {'missing' if body is None else 'no graph'}, but must be a graph",
+        )
     return body
 
 

@@ -90,7 +90,7 @@ def import_gather_nd(context: GraphContext, node: OnnxNode) -> None:
         return
     data, indices = context.tensor(node, 0), context.tensor(node, 1)
     if not indices.shape:
-        context.refuse(node, "its indices must have at least one dimension")
+        context.refuse(node, "its indices are a scalar, but must have at least one dimension")
     try:
         program = gather_nd(data.shape, indices.shape, batch, dtype=data.dtype)
     except ValueError as error:

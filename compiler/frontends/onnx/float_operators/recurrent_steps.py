@@ -74,7 +74,8 @@ def directions_of(context: StepContext, node: OnnxNode, data: Shape) -> tuple[Di
     if found is None or len(data) != 3 or not all((*node.inputs, "", "")[:3]):
         context.refuse(
             node,
-            "must have a direction that ONNX defines, an input X of three dimensions, and weights W and R",
+            f"its direction is '{node.text('direction', 'forward')}' and its input X has the shape {data}; it must "
+            f"have the direction {' or '.join(DIRECTIONS)}, an input X of three dimensions, and weights W and R",
         )
     return found
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from ....graph.operators import Gather
 from ..attributes import OnnxNode
-from ..axes import gathered_axis, wrapped_indices
+from ..axes import described, gathered_axis, wrapped_indices
 from ..context import GraphContext
 
 
@@ -55,7 +55,7 @@ def _indices(context: GraphContext, node: OnnxNode) -> np.ndarray:
     """The constant indices, as int64; raises NodeError for indices that are no integers, empty or not constant."""
     indices = context.array(node, 1, "indices")
     if indices is None or indices.dtype.kind != "i" or not indices.size:
-        context.refuse(node, "its indices must be integers, and at least one must be given")
+        context.refuse(node, f"its indices ({described(indices)}) must be one or more integers")
     return indices.astype(np.int64)
 
 

@@ -14,7 +14,7 @@ from ....ir.types import DType
 from ....te.merge import broadcast
 from ....te.ops.movement import PAD_MODES, pad_runs, slice_runs
 from ..attributes import OnnxNode
-from ..axes import one_axis, wrapped_indices
+from ..axes import described, one_axis, wrapped_indices
 from ..constants import check_text
 from ..context import GraphContext
 
@@ -75,7 +75,8 @@ def import_concat(context: GraphContext, node: OnnxNode) -> None:
     """Imports Concat; empty inputs are dropped."""
     tensors = [context.tensor(node, i) for i in range(len(node.inputs))]
     if len({tensor.dtype for tensor in tensors}) > 1:
-        context.refuse(node, "its inputs must have the same element type")
+        types = ", ".join(str(tensor.dtype) for tensor in tensors)
+        context.refuse(node, f"its inputs have the element types {types}, which must be equal")
     shapes, first = [tensor.shape for tensor in tensors], tensors[0].shape
     axis = one_axis(context, node, first)
     if any(shape[:axis] != first[:axis] or shape[axis + 1 :] != first[axis + 1 :] for shape in shapes):
@@ -162,7 +163,7 @@ def import_gather(context: GraphContext, node: OnnxNode) -> None:
     if context.is_constant(node, 1):
         indices = context.array(node, 1, "indices")
         if indices is None or indices.dtype.kind not in "iu" or not indices.size:
-            context.refuse(node, "its indices must be integers, and at least one must be given")
+            context.refuse(node, f"its indices ({described(indices)}) must be one or more integers")
         chosen = wrapped_indices(context, node, indices, data.shape, axis)
         operator, inputs = Gather(axis=axis, indices=tuple(chosen.reshape(-1).tolist())), (data.name,)
     else:
@@ -181,7 +182,7 @@ def import_expand(context: GraphContext, node: OnnxNode) -> None:
     """Imports Expand to a constant shape: axes of size 1 repeat their element."""
     data, wanted = context.tensor(node, 0), context.array(node, 1, "shape")
     if wanted is None or wanted.dtype != np.int64 or wanted.ndim != 1 or (wanted < 1).any():
-        context.refuse(node, "its shape must be a list of int64 sizes above 0")
+        context.refuse(node, f"its shape ({described(wanted)}) must be a list of int64 sizes above 0")
     try:
         shape = broadcast([data.shape, tuple(wanted.tolist())])
     except ValueError as error:
