@@ -228,7 +228,9 @@ def _plan(
             for k in range(3)
         ),
         sweeps=sweeps,
-        padded=PaddedRows.of(dict(leaf.attributes), data, {names[i] for i in unrolled}, down),
+        padded=PaddedRows.of(dict(leaf.attributes), data, {names[i] for i in unrolled}, down)
+        if sweeps
+        else None,
         parts=parts,
     )
 
