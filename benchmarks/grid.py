@@ -33,8 +33,8 @@ from typing import Any
 
 from vdla.benchmarks.harness.command_line import OUTPUT, Given, Option, run_script
 from vdla.benchmarks.harness.output import finish
+from vdla.benchmarks.harness.quantized import TAPS_EXTENSIONS
 from vdla.benchmarks.harness.results import write_results
-from vdla.benchmarks.harness.taps_extensions import TAPS_EXTENSIONS
 from vdla.benchmarks.outside import quantized
 from vdla.codesign import models
 from vdla.codesign.explore.networks import Network, load_network

@@ -19,9 +19,8 @@ from typing import Any
 
 from vdla.benchmarks import encoders, grid, language, outside
 from vdla.benchmarks.harness.command_line import ONLY, Given, Option, run_script
-from vdla.benchmarks.harness.quantized import vta_with
+from vdla.benchmarks.harness.quantized import TAPS_EXTENSIONS, vta_with
 from vdla.benchmarks.harness.results import read_results
-from vdla.benchmarks.harness.taps_extensions import TAPS_EXTENSIONS
 from vdla.codesign.explore.networks import Network
 from vdla.codesign.models.transformers.bert import BertSizes
 from vdla.compiler.pipeline import compile_program

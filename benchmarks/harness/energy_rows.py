@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from vdla.benchmarks.harness.taps_extensions import TAPS_EXTENSIONS
+from vdla.benchmarks.harness.quantized import TAPS_EXTENSIONS
 from vdla.codesign.technology.event_features import GROUPS, part_of_path
 from vdla.codesign.technology.events import count_events
 from vdla.hw.activity.liberty import Library, read_library

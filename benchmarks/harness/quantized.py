@@ -13,10 +13,15 @@ from typing import Any
 import numpy as np
 
 from vdla.isa.config import Config, load_config
+from vdla.isa.extensions import EXTENSION_TABLE
 
 NEEDED = ("table", "broadcast", "rows", "zero_points")
 """Extensions that a machine needs for squeeze-and-excitation, normalizations, softmax, attention, and activation
 functions other than ReLU.
+"""
+TAPS_EXTENSIONS = tuple([name for name, item in EXTENSION_TABLE.items() if "taps" in (name, item.needs)])
+"""The extension `taps` (depthwise operations on several positions at once), and the extensions that need it, by name:
+these are the extensions of the machines on which benchmarks measure depthwise convolutions.
 """
 
 

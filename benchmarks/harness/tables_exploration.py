@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from .page import Document, Row, Table, Where, at
-from .taps_extensions import TAPS_EXTENSIONS
+from .quantized import TAPS_EXTENSIONS
 
 _EXTENSIONS = " and ".join(
     [", ".join(f"`{name}`" for name in TAPS_EXTENSIONS[:-1]), f"`{TAPS_EXTENSIONS[-1]}`"]
