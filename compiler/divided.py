@@ -204,7 +204,7 @@ class Work:
 
 
 def undivided(model: Source, on_cpu: OnCpu, dump_passes: Path | None) -> HeterogeneousNetwork | None:
-    """Compiles a whole model by `on_cpu` as one region of the processor. Returns None if the processor refuses the
+    """Compiles a whole model with `on_cpu`, as one region of the processor. Returns None if the processor refuses the
     model, too. If inputs must be known at compile time (`parameters_of`), the error is raised.
     """
     try:

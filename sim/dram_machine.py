@@ -137,7 +137,8 @@ def _next_read(P, M, C, Q, E):  # type: ignore[no-untyped-def]
     are NEVER if no client has shown an address, or if they depend on a burst that has not begun. State arrays: P
     (parameters of the run), M (memory and fetch), C (read clients), Q (accepted reads), E (AXI port).
 
-    An address stays on the bus until memory accepts it, so the client that showed its address first is the next one.
+    An address stays on the bus until memory accepts it. So the next accepted address is that of the client that showed
+    an address first.
     """
     client = np.int64(0)
     shown = min(min(C[0, C_SHOWN], C[1, C_SHOWN]), min(C[2, C_SHOWN], C[3, C_SHOWN]))

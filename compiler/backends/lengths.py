@@ -35,7 +35,7 @@ because kernels for different lengths round differently.
 """
 SEED = 0
 Progress = Callable[[int], object]
-"""Progress callback, called with each length that is compiled."""
+"""A function that reports progress: called with each sequence length that is compiled."""
 
 
 @runtime_checkable

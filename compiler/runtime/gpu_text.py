@@ -55,8 +55,8 @@ def _described(name: str, module: CudaModule, uses: Sequence[Launch[str]]) -> It
 
 
 def _arrays(module: CudaModule, use: Launch[str]) -> Iterator[str]:
-    """For each parameter of a module, a text with its name, type, shape, its tensor in the network's launch `use` (or
-    "constant"), and "(written)" if the kernel writes it.
+    """Yields a text for each parameter of a module: the parameter's name, type and shape, the tensor that the launch
+    `use` of the network passes for the parameter (or "constant"), and "(written)" if the kernel writes the parameter.
     """
     for parameter in module.parameters:
         shape = " x ".join(map(str, parameter.shape))

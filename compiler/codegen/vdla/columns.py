@@ -278,7 +278,7 @@ class Access:
         return self._variables.get(loop, 0)
 
     def step(self, environment: Environment, loop: str | None) -> Column:
-        """Number of elements by which the access moves in one iteration of `loop` (a column); 0 if `loop` is None."""
+        """Number of elements by which one iteration of `loop` moves the access, as a column; 0 if `loop` is None."""
         if loop is None:
             return 0
         if (slope := self.slope(loop)) is not None:

@@ -109,8 +109,8 @@ _NO_WORK = Result(cost=0.0)
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _Task:
-    """A tuning task on a GPU. It has a folder, the descriptions of its compiling step and of its timing step, and
-    `kept`: the measured seconds of the compiled candidates that stay in the folder.
+    """A tuning task on a GPU. `folder`: the folder of its compiled candidates. `code`, `device`: descriptions of the
+    compiling step and of the timing step. `kept`: measured seconds of the candidates that stay in the folder.
     """
 
     folder: Path
